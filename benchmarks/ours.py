@@ -1,0 +1,121 @@
+"""Reprieve as it is measured: installed for good into an environment of its own, as a process and as a library."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks import trees
+from benchmarks.measure import Failed, Took, process
+from benchmarks.peers import System
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+NOT_SOURCE = shutil.ignore_patterns(".git", "build", "*.egg-info", "*.so", "__pycache__", ".*_cache", ".hypothesis")
+
+
+def install(folder: Path, *, repository: Path = REPOSITORY) -> Path:
+    """Install the working tree into an environment (not editable: measured is what users get, .pyc files included)."""
+    source = folder / "source"
+    shutil.copytree(repository, source, ignore=NOT_SOURCE)  # a build in the repository itself may pick up stale files
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True, env=trees.quiet_env())
+    pip = [str(folder / "venv/bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", str(source)]
+    subprocess.run(pip, check=True, env=trees.quiet_env())
+    if not (folder / "venv/bin/reprieve").exists():
+        raise Failed("the package was installed, but has no `reprieve` command")
+    return folder / "venv/bin"
+
+
+class ReprieveProcess(System):
+    """`reprieve checkpoint` and `reprieve rollback --yes`, each a whole process."""
+
+    name = "reprieve (process)"
+    bin: Path
+
+    def begin(self) -> None:
+        super().begin()
+        self.env.update(REPRIEVE_HOME=f"{self.store}/home", REPRIEVE_CONFIG=f"{self.store}/config.toml")
+        process([str(self.bin / "reprieve"), "init"], cwd=self.root, env=self.env)
+
+    def save(self) -> tuple[Took, str]:
+        took = process([str(self.bin / "reprieve"), "checkpoint"], cwd=self.root, env=self.env)
+        return took, took.output.split()[-1]
+
+    def restore(self, save: str) -> Took:
+        return process([str(self.bin / "reprieve"), "rollback", save, "--yes"], cwd=self.root, env=self.env)
+
+
+WORKER = """
+import json, sys, time
+sys.stdout.reconfigure(line_buffering=True)
+from reprieve.app.finding import open_workspace
+from reprieve.model.reporter import Reporter
+ws = open_workspace(sys.argv[1], create=True, reporter=Reporter())
+print(json.dumps({"ready": True}))
+for line in sys.stdin:
+    verb, _, ref = line.strip().partition(" ")
+    started, cpu = time.perf_counter(), time.process_time()
+    if verb == "save":
+        ref = ws.checkpoint("").entry.id
+    else:
+        ws.rollback(ref)
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    with open("/proc/self/status") as status:  # not getrusage: see measure.SPAWNER
+        peak = next((int(line.split()[1]) for line in status if line.startswith("VmHWM")), 0)
+    print(json.dumps({"seconds": seconds, "cpu": cpu, "ref": ref, "peak": peak}))
+"""
+
+
+class ReprieveLibrary(System):
+    """The same calls in a process that runs already."""
+
+    name = "reprieve (library)"
+    bin: Path
+
+    def __init__(self, root: Path, store: Path) -> None:
+        super().__init__(root, store)
+        self._worker: subprocess.Popen[str] | None = None
+
+    def begin(self) -> None:
+        self.close()
+        super().begin()
+        self.env.update(REPRIEVE_HOME=f"{self.store}/home", REPRIEVE_CONFIG=f"{self.store}/config.toml")
+        self._worker = subprocess.Popen(
+            [str(self.bin / "python"), "-c", WORKER, str(self.root)],
+            cwd=self.root,
+            env=self.env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._answer()
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.communicate()
+            self._worker = None
+
+    def save(self) -> tuple[Took, str]:
+        took, ref = self._ask("save")
+        return took, ref
+
+    def restore(self, save: str) -> Took:
+        return self._ask(f"restore {save}")[0]
+
+    def _ask(self, request: str) -> tuple[Took, str]:
+        assert self._worker is not None and self._worker.stdin is not None
+        self._worker.stdin.write(request + "\n")
+        self._worker.stdin.flush()
+        answer = self._answer()
+        took = Took(float(str(answer["seconds"])), float(str(answer["cpu"])), int(str(answer["peak"])))
+        return took, str(answer["ref"])
+
+    def _answer(self) -> dict[str, object]:
+        assert self._worker is not None and self._worker.stdout is not None
+        line = self._worker.stdout.readline()
+        if not line:
+            raise Failed("the library's process ended; its error is above")
+        answer: dict[str, object] = json.loads(line)
+        return answer

@@ -1,0 +1,156 @@
+"""Prove that an agent really calls us: the entry is there, it is not switched off, the command answers, steps arrive.
+
+Looks, and runs the installed command once with a probe that records nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+
+from reprieve.agents import foreign, hookfile, jsonc, registry
+from reprieve.agents.machine import PROJECT, USER, Machine
+from reprieve.agents.protect import found_on, protect_plan
+from reprieve.app.doctor import Finding
+from reprieve.errors import Misconfigured
+
+PROBE = "reprieve_probe"
+_PATIENCE_S = 20
+# Agents that are started from a desktop have no more than this.
+_PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def diagnose_agents(machine: Machine, *, records: str, seen: Mapping[str, str]) -> list[Finding]:
+    """One or more findings for each agent that is here or was protected. `seen`: agent → when its last step came."""
+    known = {record.agent for record in foreign.all_records(records)}
+    here = set(found_on(machine))
+    found: list[Finding] = []
+    for name in registry.NAMES:
+        if name in here | known:
+            found += _diagnose(name, machine, seen)
+    return found
+
+
+def _diagnose(name: str, machine: Machine, seen: Mapping[str, str]) -> list[Finding]:
+    agent = registry.load(name)
+    plans = [
+        change for scope in (USER, PROJECT) if scope in agent.SCOPES for change in protect_plan([name], scope, machine)
+    ]
+    ours = [change for change in plans if change.had_ours and change.problem is None]
+    if not ours:
+        broken = [change.problem for change in plans if change.problem is not None]
+        if broken:
+            return [Finding("warn", name, broken[0].message, *broken[0].hints[:1])]
+        # a choice, not a fault
+        return [Finding("ok", name, f"{agent.TITLE} is on this machine and not protected", f"reprieve protect {name}")]
+    found = []
+    for change in ours:
+        text = change.old or ""
+        off = _switched_off(name, text, change.path, machine)
+        if off:
+            found.append(Finding("bad", name, off[0], off[1]))
+        if change.is_needed and set(_commands(text)) != set(_commands(change.new or "")):
+            hint = f"bring it up to date: reprieve protect {name} --scope {change.scope}"
+            found.append(
+                Finding("warn", name, f"the entry in '{change.path}' is not the one that we would write", hint)
+            )
+        problem = probe(_commands(text))
+        if problem:
+            hint = f"reprieve protect {name} --scope {change.scope}"
+            found.append(Finding("bad", name, f"the hook in '{change.path}' does not work: {problem}", hint))
+    if any(finding.level == "bad" for finding in found):
+        return found
+    when = seen.get(name)
+    last = f"its last step here was recorded {when}" if when else "no step of it was recorded here yet"
+    where = " and ".join(f"'{change.path}'" for change in ours[:2])
+    hint = "" if when else next(iter(agent.left_to_do(machine, ours[0].scope)), "")
+    return [*found, Finding("ok", name, f"the hook in {where} answers; {last}", hint)]
+
+
+def _commands(text: str) -> list[str]:
+    """The command lines in a configuration file that call us, as a shell would get them."""
+    try:
+        value: object = jsonc.parse(text).value()
+    except (Misconfigured, ValueError):
+        value = _plugin(text)
+    if value is None:
+        lines = [line.removeprefix("exec ") for line in text.splitlines()]
+        return [line for line in lines if hookfile.calls_us(line) and not line.lstrip().startswith(("#", "//"))]
+    return [command for command in _strings(value) if hookfile.calls_us(command) and not command.endswith("exit 0")]
+
+
+def _plugin(text: str) -> object:
+    """The command in opencode's plugin."""
+    import shlex
+
+    words = text.partition("const COMMAND = ")[2].partition("\n")[0]
+    try:
+        command = json.loads(words)
+    except ValueError:
+        return None
+    return [shlex.join([*map(str, command), "hook", "opencode", "before"])] if isinstance(command, list) else None
+
+
+def _strings(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for each in inner for text in _strings(each)]
+
+
+def probe(commands: list[str]) -> str:
+    """What is wrong with the installed command, "" if it answers a probe."""
+    if not commands:
+        return ""
+    token = os.urandom(8).hex()
+    variables = {k: v for k, v in os.environ.items() if k.startswith(("HOME", "LANG", "XDG_", "REPRIEVE_", "TMPDIR"))}
+    try:
+        done = subprocess.run(
+            ["/bin/sh", "-c", commands[0]],
+            input=json.dumps({PROBE: token}).encode(),
+            env={**variables, "PATH": _PLAIN_PATH},
+            capture_output=True,
+            timeout=_PATIENCE_S,
+        )
+        answer = json.loads(done.stdout or b"{}")
+    except subprocess.TimeoutExpired:
+        return f"it did not answer within {_PATIENCE_S} s"
+    except (OSError, ValueError) as error:
+        return str(error)
+    if isinstance(answer, dict) and answer.get(PROBE) == token:
+        return str(answer.get("problem") or "")
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1][:200] if lines else f"it ended with {done.returncode} and did not answer"
+
+
+def _switched_off(name: str, text: str, path: str, machine: Machine) -> tuple[str, str] | None:
+    """Why the agent ignores the entry, and what to do."""
+    if name == "codex" and path.endswith("hooks.json") and not _is_trusted(path):
+        return "Codex drops our entries without a word until you trust them", "open /hooks in Codex and trust them"
+    try:
+        settings = jsonc.parse(text).value()
+    except (Misconfigured, ValueError):
+        return None
+    if not isinstance(settings, dict):
+        return None
+    config = settings.get("hooksConfig")
+    if name == "claude-code" and settings.get("disableAllHooks") is True:
+        return f"'{path}' says disableAllHooks: Claude Code runs no hook", "take that line out"
+    if name == "gemini" and isinstance(config, dict) and config.get("enabled") is False:
+        return f"'{path}' says hooksConfig.enabled = false: Gemini CLI runs no hook", "take that line out"
+    return None
+
+
+def _is_trusted(path: str) -> bool:
+    """Whether Codex holds a trust for the entries of this file. Whether it still fits is Codex's to say."""
+    import tomllib
+
+    try:
+        with open(os.path.join(os.path.dirname(path), "config.toml"), "rb") as file:
+            hooks = tomllib.load(file).get("hooks")
+    except (OSError, ValueError):
+        return False
+    state = hooks.get("state") if isinstance(hooks, dict) else None
+    return isinstance(state, dict) and any(str(key).startswith(path + ":") for key in state)

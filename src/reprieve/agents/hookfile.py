@@ -1,0 +1,264 @@
+"""Put our entries into a JSON file of hooks, and take them out again, leaving the rest byte for byte as it was.
+
+Most agents share one shape: `{"hooks": {"<Event>": [entry, …]}}`, where an entry either is a command or holds a list of
+them under `hooks`. Pure text to text; the files themselves are `foreign`'s. An edit is checked by reading the
+result again: if it does not say exactly what was meant, nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from reprieve.agents import jsonc
+from reprieve.errors import Misconfigured
+
+Entry = Mapping[str, object]
+
+_COMMAND_KEYS = ("command", "bash", "powershell", "windows", "linux", "osx", "commandWindows", "exec")
+
+
+def calls_us(command: str, agent: str | None = None) -> bool:
+    """True if a command line is our hook (for that agent)."""
+    words = command.replace('"', " ").replace("'", " ").split()
+    for name, verb, *rest in (words[i : i + 3] for i in range(len(words) - 1)):
+        program = name.replace("\\", "/").rsplit("/", 1)[-1].lower()
+        if program.removesuffix(".exe").removesuffix(".cmd") == "reprieve" and verb == "hook":
+            return agent is None or rest[:1] == [agent]
+    return False
+
+
+def is_ours(entry: object, agent: str) -> bool:
+    """True if an entry, or one of the handlers in it, calls us."""
+    if not isinstance(entry, Mapping):
+        return False
+    if _calls(entry, agent):
+        return True
+    handlers = entry.get("hooks")
+    return isinstance(handlers, list) and any(_calls(handler, agent) for handler in handlers)
+
+
+def _calls(handler: object, agent: str) -> bool:
+    if not isinstance(handler, Mapping):
+        return False
+    commands = [value for key in _COMMAND_KEYS if isinstance(value := handler.get(key), str)]
+    args = handler.get("args")
+    if isinstance(args, list):
+        commands = [" ".join([c, *(a for a in args if isinstance(a, str))]) for c in commands]
+    return any(calls_us(command, agent) for command in commands)
+
+
+def merge(
+    text: str | None, wanted: Mapping[str, Entry], *, agent: str, extras: Mapping[str, object] | None = None, name: str
+) -> str:
+    """The text with our entry under each event of `wanted`. `extras`: members that the agent demands at the top.
+
+    Idempotent: an entry of ours that is already right stays where it is, one that is not is replaced in place.
+    """
+    extras = extras or {}
+    if text is None or not text.strip("\ufeff \t\r\n"):
+        head = "\ufeff" if text and text.startswith("\ufeff") else ""
+        eol = "\r\n" if text and "\r\n" in text else "\n"
+        body = json.dumps({**extras, "hooks": {event: [entry] for event, entry in wanted.items()}}, indent=2)
+        return head + (body + "\n").replace("\n", eol)
+    text = _tidy(text, wanted, agent, name)
+    doc = _parse(text, name)
+    edits: list[jsonc.Edit] = []
+    hooks = doc.root.get("hooks")
+    top: list[tuple[str | None, object]] = [(k, v) for k, v in extras.items() if doc.root.get(k) is None]
+    if hooks is None:
+        top.append(("hooks", {event: [entry] for event, entry in wanted.items()}))
+    else:
+        fresh: list[tuple[str | None, object]] = []
+        for event, entry in wanted.items():
+            array = hooks.get(event)
+            if array is None:
+                fresh.append((event, [entry]))
+            elif not any(_is_all_ours(doc.value(item.node), agent) for item in array.items):
+                edits += jsonc.insert(doc, array, [(None, entry)])
+        if fresh:
+            edits += jsonc.insert(doc, hooks, fresh)
+    if top:
+        edits += jsonc.insert(doc, doc.root, top)
+    result = jsonc.apply(text, edits)
+    _check(result, _with_ours(doc.value(), wanted, agent, extras), name)
+    return result
+
+
+def unmerge(
+    text: str, *, agent: str, before: str | None, is_before_known: bool, extras: Sequence[str] = (), name: str
+) -> str | None:
+    """The text without our entries; None if nothing is left of a file that was not there before.
+
+    `before` is what the file held before we first wrote to it. It decides whether an emptied list was the user's
+    own; without it (`is_before_known` false) lists that only we used are taken away.
+    """
+    if not text.strip("\ufeff \t\r\n"):
+        return text
+    doc = _parse(text, name)
+    hooks = doc.root.get("hooks")
+    if hooks is None:
+        return text
+    was = _parse(before, name) if is_before_known and before is not None and before.strip("\ufeff \t\r\n") else None
+    was_hooks = was.root.get("hooks") if was else None
+    edits: list[jsonc.Edit] = []
+    emptied: set[int] = set()
+    for index, member in enumerate(hooks.items):
+        array = member.node
+        gone = {i for i, item in enumerate(array.items) if _is_all_ours(doc.value(item.node), agent)}
+        edits += _out_of_groups(doc, array, gone, agent)
+        if not gone:
+            continue
+        same = was_hooks.get(member.key or "") if was_hooks else None
+        if len(gone) < len(array.items):
+            edits += jsonc.remove(doc, array, gone)
+        elif same is not None and was is not None:
+            edits += _emptied(doc, array, was, same)
+        else:
+            emptied.add(index)
+    if emptied and len(emptied) == len(hooks.items):
+        if was_hooks is not None and was is not None:
+            edits = _emptied(doc, hooks, was, was_hooks)
+        else:
+            at = [i for i, item in enumerate(doc.root.items) if item.key == "hooks"]
+            edits = jsonc.remove(doc, doc.root, {at[-1]})
+    elif emptied:
+        edits += jsonc.remove(doc, hooks, emptied)
+    result = jsonc.apply(text, edits)
+    left = _parse(result, name)
+    had = {item.key for item in was.root.items} if was else set()
+    added = {i for i, item in enumerate(left.root.items) if item.key in extras and item.key not in had}
+    if is_before_known and (was is not None or len(added) == len(left.root.items)):
+        result = jsonc.apply(result, jsonc.remove(left, left.root, added))
+        left = _parse(result, name)
+    elif not is_before_known and len(added) == len(left.root.items):
+        return None if not _has_comment(left) else result
+    if is_before_known and not left.root.items:
+        if was is None:
+            return result if _has_comment(left) else before
+        there = was.text[was.root.start : was.root.end]
+        if not was.root.items and _is_same(result[left.root.start : left.root.end], there):
+            result = jsonc.apply(result, [(left.root.start, left.root.end, there)])
+    if is_ours_anywhere(result, agent, name):
+        raise _unsafe(name)
+    return result
+
+
+def is_ours_anywhere(text: str | None, agent: str, name: str) -> bool:
+    """True if a file of hooks has an entry of ours."""
+    if text is None or not text.strip("\ufeff \t\r\n"):
+        return False
+    doc = _parse(text, name)
+    hooks = doc.root.get("hooks")
+    return hooks is not None and any(
+        is_ours(doc.value(item.node), agent) for member in hooks.items for item in member.node.items
+    )
+
+
+def _is_all_ours(entry: object, agent: str) -> bool:
+    """True if nothing of the user's is in the entry."""
+    if not isinstance(entry, Mapping):
+        return False
+    handlers = entry.get("hooks")
+    if isinstance(handlers, list):
+        return bool(handlers) and all(_calls(handler, agent) for handler in handlers)
+    return _calls(entry, agent)
+
+
+def _out_of_groups(doc: jsonc.Doc, array: jsonc.Node, gone: set[int], agent: str) -> list[jsonc.Edit]:
+    """Our handlers out of groups that the person shares with us."""
+    edits: list[jsonc.Edit] = []
+    for i, item in enumerate(array.items):
+        handlers = item.node.get("hooks")
+        if i not in gone and handlers is not None and handlers.kind == "[":
+            ours = {n for n, h in enumerate(handlers.items) if _calls(doc.value(h.node), agent)}
+            edits += jsonc.remove(doc, handlers, ours)
+    return edits
+
+
+def _tidy(text: str, wanted: Mapping[str, Entry], agent: str, name: str) -> str:
+    """Bring entries of ours up to date where they are; drop those that are repeated, no longer wanted, or in a group of
+    the person's, whose matcher may keep calls from us."""
+    doc = _parse(text, name)
+    hooks = doc.root.get("hooks")
+    edits: list[jsonc.Edit] = []
+    for member in hooks.items if hooks else ():
+        ours = [i for i, item in enumerate(member.node.items) if _is_all_ours(doc.value(item.node), agent)]
+        edits += _out_of_groups(doc, member.node, set(ours), agent)
+        entry = wanted.get(member.key or "")
+        if entry is not None and ours:
+            node = member.node.items[ours[0]].node
+            if doc.value(node) != entry:
+                edits += jsonc.replace(doc, node, entry)
+            ours = ours[1:]
+        edits += jsonc.remove(doc, member.node, set(ours))
+    return jsonc.apply(text, edits)
+
+
+def _with_ours(value: object, wanted: Mapping[str, Entry], agent: str, extras: Mapping[str, object]) -> object:
+    assert isinstance(value, dict)
+    hooks = dict(value.get("hooks") or {})
+    for event, entry in wanted.items():
+        have = hooks.get(event, [])
+        hooks[event] = have if any(_is_all_ours(e, agent) for e in have) else [*have, entry]
+    return {**extras, **value, "hooks": hooks}
+
+
+def _emptied(doc: jsonc.Doc, node: jsonc.Node, was: jsonc.Doc, same: jsonc.Node) -> list[jsonc.Edit]:
+    """All items out of a container that the user had, with the bytes between its brackets that were there then."""
+    edits = jsonc.remove(doc, node, set(range(len(node.items))))
+    inside = jsonc.apply(doc.text[node.start : node.end], [(a - node.start, b - node.start, c) for a, b, c in edits])
+    there = was.text[same.start : same.end]
+    if same.items or not _is_same(inside, there):
+        return edits
+    return [(node.start, node.end, there)]
+
+
+def _is_same(one: str, other: str) -> bool:
+    """True but for white space."""
+    return "".join(one.split()) == "".join(other.split())
+
+
+def _has_comment(doc: jsonc.Doc) -> bool:
+    outside = doc.text[: doc.root.start] + doc.text[doc.root.start + 1 : doc.root.end - 1] + doc.text[doc.root.end :]
+    return bool(outside.strip("\ufeff \t\r\n"))
+
+
+def _parse(text: str, name: str) -> jsonc.Doc:
+    """Read it and make sure that it has the shape of a file of hooks."""
+    try:
+        doc = jsonc.parse(text, inside="hooks")
+    except jsonc.NotJson as error:
+        raise Misconfigured(
+            f"{name!r} is not valid JSON; it was left alone",
+            details=[str(error)],
+            hints=["repair the file, then run the same command again"],
+        ) from error
+    hooks = doc.root.get("hooks") if doc.root.kind == "{" else None
+    wrong = None
+    if doc.root.kind != "{":
+        wrong = "an object is expected at the top"
+    elif hooks is not None and hooks.kind != "{":
+        wrong = "'hooks' is expected to be an object"
+    elif hooks is not None:
+        lists = [item.key for item in hooks.items if item.node.kind != "["]
+        wrong = f"'hooks.{lists[0]}' is expected to be a list" if lists else None
+    if wrong:
+        raise Misconfigured(
+            f"{name!r} has another shape than its agent reads; it was left alone",
+            details=[wrong],
+            hints=["correct the file, then run the same command again"],
+        )
+    return doc
+
+
+def _check(result: str, expected: object, name: str) -> None:
+    if _parse(result, name).value() != expected:
+        raise _unsafe(name)
+
+
+def _unsafe(name: str) -> Misconfigured:
+    return Misconfigured(
+        f"{name!r} could not be edited without changing more than our own entry; it was left alone",
+        hints=["simplify the 'hooks' part of the file (repeated names?), then run the same command again"],
+    )

@@ -1,0 +1,199 @@
+"""Take a conversation back to where a cut says, in the way that its agent supports. Never writes to a live transcript.
+
+prepare    reads and decides; raises before anything is touched
+Rewind.do  writes the new session, appends Gemini's record, or asks opencode's server
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+
+from reprieve.agents import claude_transcript, codex_transcript
+from reprieve.agents.conversation import gemini_rewind, need_support, opencode_request
+from reprieve.agents.transcript import Fork, Transcript, cut_before, find
+from reprieve.errors import BadRef, Misconfigured, Refused
+from reprieve.model.value import Value
+from reprieve.policy.redact import shorten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from reprieve.app.conversations import Cut
+
+_LARGEST = 1 << 30
+_HINT = "roll back the files alone: --files"
+
+
+class Rewind(Value):
+    """What is to be done for one session."""
+
+    agent: str
+    session: str
+    command: tuple[str, ...]  # goes on from there
+    old_command: tuple[str, ...] = ()  # goes on from where it was, if both exist afterwards
+    path: str = ""  # file to make, or to append to
+    data: bytes = b""
+    is_append: bool = False
+    url: str = ""  # to POST `data` to; the answer's id completes the command
+    kept: int = -1  # messages, -1: not known
+    dropped: int = -1
+
+    def do(self) -> Rewind:
+        """Carry it out; the same with the command complete. Raises Misconfigured."""
+        if self.url:
+            return self.replace(command=(*self.command, _post(self.url, self.data)))
+        flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_APPEND if self.is_append else os.O_CREAT | os.O_EXCL)
+        try:
+            fd = os.open(self.path, flags, 0o600)
+            with os.fdopen(fd, "wb") as file:
+                file.write(self.data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise Misconfigured(f"{self.path!r} can't be written: {error.strerror}", hints=[_HINT]) from error
+        return self
+
+
+def prepare(cut: Cut) -> Rewind:
+    """What takes this session back. Raises Refused where its agent offers no way, Misconfigured, BadRef."""
+    need_support(cut.agent)
+    if cut.agent == "opencode":
+        return _opencode(cut)
+    data = _read(cut)
+    if cut.agent == "gemini":
+        return _gemini(cut, data)
+    fork, program = (_claude(cut, data), "claude") if cut.agent == "claude-code" else (_codex(cut, data), "codex")
+    old = {"claude": ("claude", "--resume", cut.session), "codex": ("codex", "resume", cut.session)}[program]
+    return Rewind(
+        cut.agent,
+        cut.session,
+        fork.command,
+        old_command=old,
+        path=os.path.join(os.path.dirname(cut.transcript), fork.file_name),
+        data=fork.data,
+        kept=fork.kept,
+        dropped=fork.dropped,
+    )
+
+
+def _claude(cut: Cut, data: bytes) -> Fork:
+    transcript = claude_transcript.parse(data)
+    keep = cut_before(transcript, _place(cut, transcript))
+    return claude_transcript.fork(transcript, keep, title=f"before: {cut.label}", now=_now(), new_id=_new_id)
+
+
+def _codex(cut: Cut, data: bytes) -> Fork:
+    transcript = codex_transcript.parse(data)
+    keep = codex_transcript.turn_cut(transcript, _place(cut, transcript))
+    return codex_transcript.fork(transcript, keep, now=_now(), new_id=_new_id)
+
+
+def _place(cut: Cut, transcript: Transcript) -> int:
+    """The first message that has to go: the call's, or the turn's by its name, or the prompt by its words."""
+    turn = cut.talk.turn_id or (cut.prompt.turn_id if cut.prompt is not None else "")
+    for where in ({"call": cut.talk.call}, {"turn": turn}):
+        if not any(where.values()):
+            continue
+        try:
+            return find(transcript, **where)
+        except BadRef as missing:
+            problem = missing
+    said = cut.prompt_label or cut.label
+    for index in reversed(range(len(transcript.messages))):
+        message = transcript.messages[index]
+        if message.is_prompt and said and _title(message.text) == said:
+            return index
+    raise problem if cut.talk.call or turn else BadRef("the conversation has no such prompt", hints=[_HINT])
+
+
+def _title(text: str) -> str:
+    from reprieve.app.hook_words import title
+
+    return title(shorten(text))
+
+
+def _gemini(cut: Cut, data: bytes) -> Rewind:
+    _refuse_while_open(cut.transcript)
+    line = gemini_rewind(data, message=cut.talk.message or None, prompt=cut.talk.turn)
+    return Rewind(
+        cut.agent, cut.session, ("gemini", "--resume", cut.session), path=cut.transcript, data=line, is_append=True
+    )
+
+
+def _refuse_while_open(path: str) -> None:
+    """Gemini reads its log only when it starts; one that is running would write on and never see our line."""
+    try:
+        wanted = os.stat(path)
+        names = [name for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        names = []
+    for name in names:
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+            is_gemini = any(os.path.basename(word) in (b"gemini", b"gemini.js") for word in words[:3])
+            files = [os.stat(f"/proc/{name}/fd/{fd}") for fd in os.listdir(f"/proc/{name}/fd")]
+        except OSError:
+            continue  # another user's, or gone
+        if is_gemini or any((f.st_dev, f.st_ino) == (wanted.st_dev, wanted.st_ino) for f in files):
+            raise Refused(
+                f"Gemini CLI is running (pid {name}); its conversation can be taken back only when it is not",
+                hints=["end it and run the same command again, or use its own /rewind", _HINT],
+            )
+
+
+def _opencode(cut: Cut) -> Rewind:
+    message = cut.prompt.message if cut.prompt is not None else cut.talk.message
+    if not message or not cut.transcript:
+        raise Misconfigured("no message of opencode's was recorded for that point", hints=[_HINT])
+    request = opencode_request(cut.session, message)
+    host = cut.transcript.partition("://")[2].partition("/")[0].rpartition(":")[0].strip("[]")
+    if not cut.transcript.startswith("http://") or host not in ("127.0.0.1", "localhost", "::1"):
+        raise Misconfigured(f"opencode's server {cut.transcript!r} is not on this machine", hints=[_HINT])
+    return Rewind(
+        cut.agent,
+        cut.session,
+        ("opencode", "--session"),
+        old_command=("opencode", "--session", cut.session),
+        url=cut.transcript.rstrip("/") + request.path,
+        data=json.dumps(request.body).encode(),
+    )
+
+
+def _post(url: str, data: bytes) -> str:
+    from urllib.request import ProxyHandler, Request, build_opener
+
+    asked = Request(url, data=data, headers={"content-type": "application/json"}, method="POST")
+    try:
+        with build_opener(ProxyHandler({})).open(asked, timeout=20) as answer:
+            session = json.loads(answer.read(1 << 20)).get("id")
+    except (OSError, ValueError, AttributeError) as error:
+        raise Misconfigured(
+            f"opencode's server did not fork the session: {error}",
+            hints=["start opencode in this project and run the same command again with --conversation-only", _HINT],
+        ) from error
+    if not isinstance(session, str) or not session:
+        raise Misconfigured("opencode's server did not say which session it made", hints=[_HINT])
+    return session
+
+
+def _read(cut: Cut) -> bytes:
+    if not cut.transcript:
+        raise Misconfigured(f"{cut.who} did not say where it keeps its conversation", hints=[_HINT])
+    try:
+        with open(cut.transcript, "rb") as file:
+            return file.read(_LARGEST)
+    except OSError as error:
+        raise Misconfigured(
+            f"the conversation {cut.transcript!r} can't be read: {error.strerror}", hints=[_HINT]
+        ) from error
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())

@@ -1,0 +1,137 @@
+"""Conversations as agents keep them: where turns begin, which calls belong together, where one may be cut.
+
+Pure: bytes in, bytes out. Nothing here writes to a transcript, least of all to a live one; going back means a *new*
+session file that ends earlier (`claude_transcript`, `codex_transcript`).
+
+A cut is legal where every tool call that is kept has its result, and no message is kept in part:
+
+    prompt ─ say ─ call A ─ call B ─ result A ─ result B ─ say ─ prompt
+           ^                                            ^      ^        legal
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from reprieve.errors import BadRef, Misconfigured
+from reprieve.model.value import Value
+
+
+class Message(Value):
+    """One line that counts. `group` is the same for lines that are parts of one message of the model."""
+
+    line: int
+    id: str | None = None
+    turn: str | None = None
+    is_prompt: bool = False
+    is_turn_start: bool = False
+    text: str = ""
+    calls: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    group: str | None = None
+
+
+class Transcript(Value):
+    """A session: its messages in order, and every line of the file as read (None: not JSON)."""
+
+    agent: str
+    session: str
+    messages: tuple[Message, ...]
+    lines: tuple[dict[str, object] | None, ...]
+
+
+class Fork(Value):
+    """A new session that ends earlier: the file's name and content, and how to go on from there."""
+
+    session: str
+    file_name: str
+    data: bytes
+    kept: int
+    dropped: int
+    last_message: str | None
+    last_turn: str | None
+    command: tuple[str, ...]
+
+
+def read_lines(data: bytes) -> tuple[dict[str, object] | None, ...]:
+    """JSON objects, one per line. A last line that is being written, or a damaged one, reads as None."""
+    lines: list[dict[str, object] | None] = []
+    for line in data.splitlines():
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            value = None
+        lines.append(value if isinstance(value, dict) else None)
+    return tuple(lines)
+
+
+def legal_cuts(messages: Sequence[Message]) -> list[int]:
+    """Every number of messages that may be kept, ascending; 0 is always one."""
+    cuts = [0]
+    waiting: set[str] = set()
+    for count, message in enumerate(messages, 1):
+        if message.is_prompt:
+            # A call that was cancelled has no result, ever; the agent went on without, so may we.
+            waiting.clear()
+        waiting.update(message.calls)
+        waiting.difference_update(message.results)
+        follower = messages[count] if count < len(messages) else None
+        is_inside = follower is not None and follower.group is not None and follower.group == message.group
+        if not waiting and not is_inside:
+            cuts.append(count)
+    return cuts
+
+
+def find(
+    transcript: Transcript, *, message: str | None = None, call: str | None = None, turn: str | None = None
+) -> int:
+    """Where a message, the message with a tool call, or the first one of a turn is. Raises BadRef."""
+    for index, each in enumerate(transcript.messages):
+        if (
+            (message is not None and each.id == message)
+            or (call is not None and call in each.calls)
+            or (turn is not None and each.turn == turn)
+        ):
+            return index
+    what = message or call or turn
+    raise BadRef(
+        f"the conversation {transcript.session!r} has no {what!r}",
+        hints=[
+            "agents write their transcript late; try again when the turn is over, or roll back files only (--files)"
+        ],
+    )
+
+
+def cut_before(transcript: Transcript, index: int) -> int:
+    """How many messages to keep so that the one at `index` is not among them: the last legal cut at or before it."""
+    return max(count for count in legal_cuts(transcript.messages) if count <= index)
+
+
+def cut_after(transcript: Transcript, index: int) -> int:
+    """How many messages to keep up to and including the one at `index`, or less where that would tear a pair apart."""
+    return max(count for count in legal_cuts(transcript.messages) if count <= index + 1)
+
+
+def need_some(kept: int, transcript: Transcript) -> None:
+    """A session of no messages can't be resumed by any agent."""
+    if kept == 0:
+        raise Misconfigured(
+            f"nothing of the conversation {transcript.session!r} comes before that point",
+            hints=["start a new session instead; the files can be rolled back by themselves (--files)"],
+        )
+
+
+def text_of(content: object) -> str:
+    """The plain text of a message's content, shortened; for people to recognise a turn."""
+    if isinstance(content, str):
+        return content[:200]
+    if isinstance(content, list):
+        parts = [b.get("text") for b in content if isinstance(b, dict)]
+        return " ".join(p for p in parts if isinstance(p, str))[:200]
+    return ""
+
+
+def dump(lines: Sequence[object]) -> bytes:
+    """JSON Lines. Escaped to ASCII, so that half a surrogate in a tool's output can't make it unwritable."""
+    return b"".join(json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n" for line in lines)

@@ -1,0 +1,294 @@
+"""Tracked paths outside the tree: each is a small workspace of its own that moves along with the one that tracks it.
+
+    checkpoint of the workspace W ──▶ entry on W's timeline
+                                  └─▶ entry on each annex's timeline, {"with": id of W's entry}, where it changed
+
+One transaction holds them all. A rollback takes each annex to what it was with W's target; the intents of all are
+written in one transaction too, so that a crash in between is finished by the next command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+from reprieve.errors import Partial, Refused, ReprieveError, Usage
+from reprieve.files import native
+from reprieve.files.snapshot import Limits, Snapshot
+from reprieve.model.change import UNTRACKED, Change, Gap
+from reprieve.model.plan import Action, Plan, Report
+from reprieve.model.timeline import CHECKPOINT, Draft, TimelineEntry, WorkspaceRecord
+from reprieve.model.value import Value
+from reprieve.model.window import field
+from reprieve.rollback.execute import begin, conflict, finish
+from reprieve.store.chain import new_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from reprieve.app.moves import Moves
+    from reprieve.app.workspace import Workspace
+    from reprieve.model.window import Window
+
+_OPEN_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Annex(Value):
+    """One tracked path: a folder, or some names in a folder."""
+
+    ws: Workspace
+    names: tuple[bytes, ...]  # b"" and no more: the whole folder
+
+    def path(self, inner: bytes) -> bytes:
+        """Where something in it is, absolute."""
+        root = self.ws.root.rstrip(b"/")
+        return root + b"/" + inner if inner else root
+
+    def selects(self, inner: bytes) -> bool:
+        """Whether it is tracked, and not merely the folder that it is in."""
+        return not self.names or any(inner == name or inner.startswith(name + b"/") for name in self.names)
+
+
+class Annexed(Value):
+    """What an annex would do."""
+
+    annex: Annex
+    seen: Snapshot
+    plan: Plan
+
+
+def open_annexes(ws: Workspace, records: Sequence[WorkspaceRecord]) -> tuple[Annex, ...]:
+    """The annexes of a workspace. One whose folder is gone is named and left out."""
+    from reprieve.app.workspace import Workspace
+
+    found = []
+    for record in records:
+        if f'"annex":"{ws.id}"' not in record.settings:
+            continue
+        names = tuple(os.fsencode(name) for name in json.loads(record.settings)["names"])
+        try:
+            fd = os.open(record.root, _OPEN_ROOT)
+        except OSError as e:
+            ws.reporter.warn(f"'{os.fsdecode(record.root)}' is tracked and cannot be opened: {e.strerror}")
+            continue
+        limits = Limits(ws.capture.limits.excludes, ws.config.max_file_size, only=frozenset(names))
+        inner = Workspace(
+            record,
+            store=ws.store,
+            home=ws.home,
+            root_fd=fd,
+            config=ws.config,
+            limits=limits,
+            reporter=ws.reporter,
+            clock=ws.clock,
+        )
+        found.append(Annex(inner, names))
+    return tuple(found)
+
+
+def track(ws: Workspace, paths: Sequence[str]) -> list[str]:
+    """Track absolute paths from the next checkpoint on; what is tracked now, whole."""
+    for path in paths:
+        for named in _with_target(path):
+            _track_one(ws, os.fsencode(named))
+    return tracked(ws)
+
+
+def untrack(ws: Workspace, paths: Sequence[str]) -> list[str]:
+    """Track these no longer. Their history stays."""
+    wanted = {os.fsencode(path) for path in paths}
+    for record in _records(ws):
+        settings = json.loads(record.settings)
+        gone = [name for name in settings["names"] if _join(record.root, os.fsencode(name)) in wanted]
+        is_whole = not settings["names"] and record.root in wanted
+        if not gone and not is_whole:
+            continue
+        wanted -= {record.root, *(_join(record.root, os.fsencode(name)) for name in gone)}
+        settings["names"] = [name for name in settings["names"] if name not in gone]
+        if is_whole or not settings["names"]:
+            settings["annex"] = ""  # nobody's any more; its entries stay where they are
+        ws.store.save_workspace(record.replace(settings=_text(settings)))
+    if wanted:
+        raise Usage(f"'{os.fsdecode(sorted(wanted)[0])}' is not tracked", hints=["see what is: reprieve track"])
+    return tracked(ws)
+
+
+def tracked(ws: Workspace) -> list[str]:
+    """Absolute paths, sorted."""
+    found = []
+    for record in _records(ws):
+        names = json.loads(record.settings)["names"]
+        found += [os.fsdecode(_join(record.root, os.fsencode(name))) for name in names or [""]]
+    return sorted(found)
+
+
+def record_all(
+    ws: Workspace, annexes: Sequence[tuple[Annex, Snapshot]], main: TimelineEntry, opens: Window | None, closes: str
+) -> None:
+    """Entries on the annexes' timelines that belong to the workspace's entry; inside its transaction."""
+    for annex, seen in annexes:
+        capture = annex.ws.capture
+        if not (seen.changed or opens or closes) and capture.timeline.tip() is not None:
+            continue
+        draft = Draft(CHECKPOINT, main.created_at, "", main.label, step=main.step, data=f'{{"with":"{main.id}"}}')
+        capture.record(seen, draft, opens=opens, closes=closes)
+
+
+def position(ws: Workspace, annex: Annex, target: TimelineEntry) -> TimelineEntry | None:
+    """The annex's entry that belongs to an entry of the workspace; None if it was not tracked then."""
+    found = None
+    for entry in annex.ws.timeline.after(0):
+        main = ws.timeline.get(field(entry.data, "with"))
+        if main is None:
+            continue
+        if main.seq > target.seq:
+            break
+        found = entry
+    return found
+
+
+def changes(ws: Workspace, since: TimelineEntry, until: TimelineEntry | None = None) -> tuple[list[Change], list[Gap]]:
+    """What changed in tracked paths between two entries of the workspace, or since one; with their gaps now."""
+    found: list[Change] = []
+    gaps: list[Gap] = []
+    for annex in ws.annexes:
+        at, end = position(ws, annex, since), position(ws, annex, until) if until is not None else None
+        if at is None or (until is not None and end is None):
+            continue
+        inner = annex.ws.status(at.id) if end is None else annex.ws.diff(at.id, end.id)
+        found += [c.replace(path=annex.path(c.path)) for c in inner.changes if annex.selects(c.path)]
+        gaps += [g.replace(path=annex.path(g.path)) for g in inner.gaps if annex.selects(g.path)]
+    return found, gaps
+
+
+def plan_all(
+    ws: Workspace, make: Callable[[Moves, Annex], Plan | None], *, keep: bool
+) -> tuple[list[Annexed], list[Gap]]:
+    """What each annex would do. `make` gives None where there is nothing to do with it."""
+    from reprieve.app.moves import Moves
+
+    planned: list[Annexed] = []
+    gaps: list[Gap] = []
+    for annex in ws.annexes:
+        annex.ws._recover()
+        seen = annex.ws.capture.look(keep=keep)
+        plan = make(Moves(annex.ws, seen), annex)
+        if plan is None:
+            gaps.append(Gap(annex.path(annex.names[0] if annex.names else b""), UNTRACKED))
+        elif plan.actions or plan.conflicts or plan.kept or plan.not_undone:
+            planned.append(Annexed(annex, seen, plan))
+    return planned, gaps
+
+
+def joined(main: Plan, planned: Sequence[Annexed], gaps: Sequence[Gap]) -> Plan:
+    """One plan for people: the annexes' paths are absolute."""
+    if not planned and not gaps:
+        return main
+    actions: list[Action] = list(main.actions)
+    conflicts, kept, undone = list(main.conflicts), list(main.kept), [*main.not_undone, *gaps]
+    ids = [main.id]
+    for one in planned:
+        at = one.annex.path
+        actions += [a.replace(path=at(a.path)) for a in one.plan.actions]
+        conflicts += [c.replace(path=at(c.path)) for c in one.plan.conflicts]
+        kept += [k.replace(path=at(k.path)) for k in one.plan.kept]
+        undone += [g.replace(path=at(g.path)) for g in one.plan.not_undone]
+        ids.append(one.plan.id)
+    return main.replace(
+        id=native.sha256(" ".join(ids).encode()).hex()[:16],
+        actions=tuple(actions),
+        conflicts=tuple(conflicts),
+        kept=tuple(kept),
+        not_undone=tuple(undone),
+    )
+
+
+def move_all(ws: Workspace, main: Plan, seen: Snapshot, planned: Sequence[Annexed]) -> Report:
+    """Move the workspace and its annexes. Raises Conflict or Refused before anything is touched.
+
+    All are begun in one transaction: after a crash the next command finishes each of them.
+    """
+    blocked = [one for one in planned if one.plan.conflicts]
+    if blocked or main.conflicts:
+        raise conflict(joined(main, planned, ()))
+    now = ws.clock()
+    with ws.store.transaction():
+        first = begin(ws.capture, main, seen, new_id=new_id, now_ns=now)
+        others = [
+            (one, begin(one.annex.ws.capture, one.plan, one.seen, new_id=new_id, now_ns=now, beside=first.intent))
+            for one in planned
+            if one.plan.actions
+        ]
+    report = finish(ws.capture, first, now_ns=now)
+    ws._keep_conflicts(main, report)
+    for one, begun in others:
+        try:
+            done = finish(one.annex.ws.capture, begun, now_ns=now)
+        except (ReprieveError, OSError) as e:
+            raise Partial(
+                f"the {main.kind} is done but for '{os.fsdecode(one.annex.path(b''))}': {e}",
+                hints=["run the same command again when the reason is gone"],
+            ) from e
+        one.annex.ws._keep_conflicts(one.plan, done)
+        report = _added(report, done, one.annex)
+    return report
+
+
+def _added(report: Report, more: Report, annex: Annex) -> Report:
+    at = annex.path
+    return report.replace(
+        restored=(*report.restored, *map(at, more.restored)),
+        deleted=(*report.deleted, *map(at, more.deleted)),
+        kept=(*report.kept, *(k.replace(path=at(k.path)) for k in more.kept)),
+        conflicts=(*report.conflicts, *(c.replace(path=at(c.path)) for c in more.conflicts)),
+        not_undone=(*report.not_undone, *(g.replace(path=at(g.path)) for g in more.not_undone)),
+    )
+
+
+def _records(ws: Workspace) -> list[WorkspaceRecord]:
+    return [record for record in ws.store.workspaces() if f'"annex":"{ws.id}"' in record.settings]
+
+
+def _track_one(ws: Workspace, path: bytes) -> None:
+    if path == ws.root or path.startswith(ws.root.rstrip(b"/") + b"/"):
+        raise Usage(f"'{os.fsdecode(path)}' is in the workspace and protected already")
+    home = os.path.realpath(os.fsencode(ws.home))
+    if path == home or path.startswith(home + b"/") or home.startswith(path.rstrip(b"/") + b"/"):
+        raise Refused(f"'{os.fsdecode(path)}' holds the store, which cannot protect itself")
+    try:
+        is_dir = stat.S_ISDIR(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        is_dir = False
+    root, name = (path, b"") if is_dir else os.path.split(path)
+    if is_dir and (ws.root == root or ws.root.startswith(root.rstrip(b"/") + b"/")):
+        raise Usage(f"'{os.fsdecode(path)}' holds the workspace itself", hints=["go there and: reprieve init"])
+    for record in _records(ws):
+        names = json.loads(record.settings)["names"]
+        if record.root == root and bool(names) == bool(name):
+            if name and os.fsdecode(name) not in names:
+                settings = _text({"annex": ws.id, "names": sorted([*names, os.fsdecode(name)])})
+                ws.store.save_workspace(record.replace(settings=settings))
+            return
+    try:
+        st = os.stat(root)
+    except OSError as e:
+        raise Usage(f"'{os.fsdecode(root)}' cannot be opened: {e.strerror}") from e
+    settings = _text({"annex": ws.id, "names": [os.fsdecode(name)] if name else []})
+    ws.store.save_workspace(WorkspaceRecord(new_id(), root, st.st_dev, st.st_ino, 0, ws.clock(), settings))
+
+
+def _with_target(path: str) -> list[str]:
+    """A link is tracked together with what it leads to: dotfiles are often links into a repository."""
+    folder, name = os.path.split(path)
+    named = os.path.join(os.path.realpath(folder), name)
+    return [named, os.path.realpath(named)] if os.path.islink(named) else [named]
+
+
+def _text(settings: dict[str, object]) -> str:
+    return json.dumps(settings, separators=(",", ":"))  # without spaces: it is also looked through as it is
+
+
+def _join(root: bytes, name: bytes) -> bytes:
+    return root.rstrip(b"/") + b"/" + name if name else root

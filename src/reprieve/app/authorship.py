@@ -1,0 +1,135 @@
+"""Who changed what since some point: read the spans off the timeline, with the present as the last one."""
+
+from __future__ import annotations
+
+from reprieve.files import tree
+from reprieve.model.actor import PERSON, REPRIEVE, UNKNOWN, parts, said
+from reprieve.model.timeline import CHECKPOINT, MOVES
+from reprieve.model.value import Value
+from reprieve.model.window import Standing, Window, closes, opens, standing
+from reprieve.rollback.chains import Chain, Link, Span, chains, is_same, judged
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reprieve.files.capture import Capture
+    from reprieve.files.snapshot import Snapshot
+    from reprieve.model.entry import Entry
+    from reprieve.model.timeline import TimelineEntry
+    from reprieve.store.protocols import Timeline
+
+
+class Story(Value):
+    """What happened since some point."""
+
+    spans: tuple[Span, ...]
+    has_windows: bool  # somebody was at work in a window since: then what is outside of them is a person's
+
+    def chains(self) -> dict[bytes, Chain]:
+        """The same by path."""
+        return chains(self.spans)
+
+    def differences(self) -> tree.Delta:
+        """(path, entry then, entry in the end) of every path that differs."""
+        if len(self.spans) == 1:
+            return [change for change in self.spans[0].delta if change[1] != change[2]]
+        found: dict[bytes, tuple[Entry | None, Entry | None]] = {}
+        for span in self.spans:
+            for path, before, after in span.delta:
+                found[path] = (found[path][0] if path in found else before, after)
+        return [(path, before, after) for path, (before, after) in found.items() if before != after]
+
+
+def story(capture: Capture, since: int, seen: Snapshot | None, until: int = 1 << 62) -> Story:
+    """Everything from entry `since` on, to now if `seen` is given."""
+    timeline = capture.timeline
+    entries = [entry for entry in timeline.after(since) if entry.seq <= until]
+    at = _standing_at(timeline, since)
+    raw: list[tuple[Span, bool]] = []  # with whether it was outside every window
+    has_windows = bool(at.open)
+    entries, at, lost = _without_pruned(capture, since, entries, at)
+    if lost:
+        raw.append((Span(UNKNOWN, lost), False))
+    for entry in entries:
+        ids = at.lineages()
+        delta = tree.decode_delta(capture.object(entry.delta)) if entry.delta else []
+        if entry.kind in MOVES:
+            raw.append((Span(REPRIEVE, delta, entry, (), True), False))
+            continue
+        is_outside = not at.open and not at.left and entry.actor in (PERSON, UNKNOWN)
+        raw.append((Span(entry.actor, delta, entry, ids), is_outside))
+        if entry.kind == CHECKPOINT:
+            at = standing(entry.data)
+            has_windows |= bool(at.open or opens(entry.data) or closes(entry.data))
+    if seen is not None:
+        actor, last, _ = capture.author()
+        is_outside = not last.open and not last.left
+        raw.append((Span(actor, seen.changes or [], None, last.lineages()), is_outside))
+        has_windows |= bool(last.open)
+    spans = tuple(
+        span if span.is_move else span.replace(actor=judged(span.actor, is_outside=outside, has_windows=has_windows))
+        for span, outside in raw
+    )
+    return Story(spans, has_windows)
+
+
+def window_of(entry: TimelineEntry) -> Window | None:
+    """The window that a checkpoint opened."""
+    id = opens(entry.data)
+    return next((window for window in standing(entry.data).open if window.id == id), None) if id else None
+
+
+def windows(timeline: Timeline) -> Iterator[tuple[TimelineEntry, Window]]:
+    """(opening checkpoint, window) of every window, newest first."""
+    for entry in timeline.backwards():
+        window = window_of(entry) if entry.kind == CHECKPOINT else None
+        if window is not None:
+            yield entry, window
+
+
+def by_path(found: Story) -> dict[bytes, str]:
+    """Who changed each path, for showing: one actor, or several with commas."""
+    names: dict[bytes, str] = {}
+    again: set[bytes] = set()  # changed more than once; a chain for each path would cost a kilobyte
+    for span in found.spans:
+        name = ",".join(dict.fromkeys(parts(span.actor))) or UNKNOWN
+        for path, before, after in span.delta:
+            if path in names:
+                again.add(path)
+            else:
+                names[path] = UNKNOWN if is_same(before, after) else name
+    some = (span.replace(delta=[c for c in span.delta if c[0] in again]) for span in found.spans) if again else ()
+    for path, chain in chains(some).items():
+        actors = dict.fromkeys(actor for link in chain.links for actor in parts(link.actor))
+        names[path] = ",".join(actors) or UNKNOWN
+    return names
+
+
+def called(link: Link) -> str:
+    """An actor as a person would say it."""
+    if link.span.is_move:
+        return "an earlier rollback"
+    return said(link.actor)
+
+
+def _standing_at(timeline: Timeline, seq: int) -> Standing:
+    while seq > 0:
+        entry = timeline.at(seq)
+        if entry is not None and entry.kind == CHECKPOINT:
+            return standing(entry.data)
+        seq -= 1  # moves and housekeeping open and close nothing; each has a checkpoint near before it
+    return Standing()
+
+
+def _without_pruned(
+    capture: Capture, since: int, entries: list[TimelineEntry], at: Standing
+) -> tuple[list[TimelineEntry], Standing, tree.Delta]:
+    """Entries after the last pruned one; what happened up to there is known only as a whole."""
+    last = max((number for number, entry in enumerate(entries) if entry.is_pruned), default=-1)
+    if last < 0:
+        return entries, at, []
+    rest = entries[last + 1 :]
+    whole = rest[0] if rest else entries[last]
+    lost = tree.compare(capture.tree_at(since), capture.tree_at(whole.seq))
+    return rest[1:], standing(whole.data) if whole.kind == CHECKPOINT else at, lost

@@ -1,0 +1,289 @@
+"""Settings: what keys there are, and what they amount to for one workspace.
+
+    flag  >  environment  >  user's config.toml, tightened by the workspace's reprieve.toml  >  default
+
+The user's file is trusted; a mistake in it is an error. reprieve.toml lies in the tree, where an agent can edit it:
+it can add excludes (each is a named gap), lower the size limit and lengthen retention, nothing else, and a mistake
+in it is a problem that the caller reports, because a broken file in the tree must not stand in the way of the
+rollback that repairs it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from reprieve.app import places
+from reprieve.errors import Misconfigured
+from reprieve.model.value import Value
+
+WORKSPACE_FILE = "reprieve.toml"
+_LARGEST_FILE = 1 << 20  # a settings file is a page or two; an agent could plant one without end
+
+
+class Key(Value):
+    """One setting. The table in docs/reference.md is made from these."""
+
+    name: str
+    kind: str  # patterns, size, bool, count, choice
+    default: object
+    workspace: str  # what reprieve.toml may do: add, lower, raise, or "" for nothing
+    variable: str  # environment variable that overrides it, "" if none
+    summary: str
+    choices: tuple[str, ...] = ()
+
+    @property
+    def attribute(self) -> str:
+        return self.name.replace(".", "_")
+
+
+KEYS = (
+    Key(
+        "exclude",
+        "patterns",
+        (),
+        "add",
+        "",
+        "Patterns in gitignore syntax of what is not protected; each match is named as a gap and never touched",
+    ),
+    Key(
+        "max_file_size",
+        "size",
+        0,
+        "lower",
+        "REPRIEVE_MAX_FILE_SIZE",
+        'Larger files are not captured and named as gaps; bytes or a form such as "2GB"; 0 means no limit',
+    ),
+    Key(
+        "cross_mounts",
+        "bool",
+        False,
+        "",
+        "REPRIEVE_CROSS_MOUNTS",
+        "Also protect other file systems that are mounted inside the tree",
+    ),
+    Key(
+        "retention.keep_last",
+        "count",
+        50,
+        "raise",
+        "REPRIEVE_RETENTION_KEEP_LAST",
+        "`prune` keeps this many of the newest checkpoints, whatever their age",
+    ),
+    Key(
+        "retention.keep_days",
+        "count",
+        30,
+        "raise",
+        "REPRIEVE_RETENTION_KEEP_DAYS",
+        "`prune` keeps every checkpoint that is younger than this many days",
+    ),
+    Key(
+        "retention.max_bytes",
+        "size",
+        0,
+        "",
+        "REPRIEVE_RETENTION_MAX_BYTES",
+        "`prune` gives up the oldest unpinned checkpoints until the store is no larger than this; 0 means no limit",
+    ),
+    Key(
+        "hook.on_failure",
+        "choice",
+        "deny",
+        "",
+        "REPRIEVE_HOOK_ON_FAILURE",
+        "What a coding agent's hook answers when no checkpoint could be taken before a step: deny, ask or allow",
+        ("deny", "ask", "allow"),
+    ),
+    Key(
+        "hook.budget_s",
+        "count",
+        30,
+        "",
+        "REPRIEVE_HOOK_BUDGET_S",
+        "Seconds that a coding agent's hook may take; over it, hook.on_failure decides; 0 means no limit",
+    ),
+)
+
+
+class Config(Value):
+    """The settings that hold for a workspace."""
+
+    exclude: tuple[str, ...] = ()
+    max_file_size: int = 0
+    cross_mounts: bool = False
+    retention_keep_last: int = 50
+    retention_keep_days: int = 30
+    retention_max_bytes: int = 0
+    hook_on_failure: str = "deny"
+    hook_budget_s: int = 30
+    origins: tuple[tuple[str, str], ...] = ()  # key name, where its value comes from; absent: default
+    problems: tuple[str, ...] = ()  # what is wrong with the workspace's file; what it says there is ignored
+
+    def value(self, name: str) -> object:
+        """The value of a key by its name."""
+        return getattr(self, find_key(name).attribute)
+
+    def origin(self, name: str) -> str:
+        """Where a key's value comes from: a file, a variable, or "default"."""
+        return dict(self.origins).get(name, "default")
+
+
+def load(root: bytes | None = None) -> Config:
+    """The settings for the workspace at root (None: the user's alone). Raises Misconfigured."""
+    values: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    path = places.user_config()
+    text = _read(path)
+    for name, value in _parse(text, path).items() if text else ():
+        key = find_key(name, path)
+        values[key.attribute] = convert(key, value, path)
+        origins[name] = path
+    problems: list[str] = []
+    if root is not None:
+        _tighten(root, values, origins, problems)
+    for key in KEYS:
+        given = os.environ.get(key.variable, "") if key.variable else ""
+        if given:
+            values[key.attribute] = convert(key, given, key.variable)
+            origins[key.name] = key.variable
+    if not origins and not problems:
+        return Config()
+    return Config().replace(**values, origins=tuple(origins.items()), problems=tuple(problems))
+
+
+def _tighten(root: bytes, values: dict[str, object], origins: dict[str, str], problems: list[str]) -> None:
+    path = os.path.join(os.fsdecode(root), WORKSPACE_FILE)
+    try:
+        text = _read(path, follow=False)
+        settings = _parse(text, WORKSPACE_FILE) if text else {}
+    except Misconfigured as error:
+        problems.append(error.message)
+        return
+    for name, raw in settings.items():
+        try:
+            key = find_key(name, WORKSPACE_FILE)
+            value = convert(key, raw, WORKSPACE_FILE)
+        except Misconfigured as error:
+            problems.append(" ".join((error.message + ";", *error.hints)) if error.hints else error.message)
+            continue
+        present = values.get(key.attribute, key.default)
+        tightened = _combine(key, present, value)
+        if tightened is None:
+            problems.append(f"{WORKSPACE_FILE}: '{name}' can be set only in the user's configuration")
+        elif tightened != present:
+            values[key.attribute] = tightened
+            origins[name] = f"{origins[name]}, {path}" if name in origins else path
+
+
+def _combine(key: Key, present: object, value: object) -> object:
+    if key.workspace == "add":
+        assert isinstance(present, tuple) and isinstance(value, tuple)
+        return present + value
+    if key.workspace and isinstance(present, int) and isinstance(value, int):
+        if key.workspace == "raise":
+            return max(present, value)
+        return min(present, value) if present and value else present or value  # 0 is no limit
+    return None
+
+
+def find_key(name: str, where: str = "") -> Key:
+    """The key of that name. Raises Misconfigured with the nearest name."""
+    for key in KEYS:
+        if key.name == name:
+            return key
+    import difflib
+
+    near = difflib.get_close_matches(name, [key.name for key in KEYS], n=1)
+    hints = [f"did you mean '{near[0]}'?"] if near else ["the settings are listed by: reprieve config"]
+    raise Misconfigured(f"{where + ': ' if where else ''}there is no setting '{name}'", hints=hints)
+
+
+def convert(key: Key, value: object, where: str) -> object:
+    """The value in the key's own type; text is read as on a command line. Raises Misconfigured."""
+    if key.kind == "patterns":
+        if isinstance(value, str):
+            value = [value]
+        if isinstance(value, (list, tuple)) and all(isinstance(item, str) and "\0" not in item for item in value):
+            return tuple(value)
+    elif key.kind == "choice":
+        if value in key.choices:
+            return value
+    elif key.kind == "bool":
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in ("1", "true", "yes", "on", "0", "false", "no", "off"):
+            return value.lower() in ("1", "true", "yes", "on")
+    elif isinstance(value, str):
+        number = parse_size(value) if key.kind == "size" else int(value) if _is_digits(value) else None
+        if number is not None:
+            return number
+    elif isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    wanted = {
+        "patterns": "a list of patterns",
+        "bool": "true or false",
+        "size": 'a size such as 1500000 or "2GB"',
+        "count": "a whole number, 0 or more",
+        "choice": f"one of {', '.join(key.choices)}",
+    }[key.kind]
+    raise Misconfigured(f"{where}: '{key.name}' must be {wanted}, not {value!r}")
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes of "1500", "20 MB" (millions) or "20MiB" (2^20); None if it is not a size."""
+    text = text.strip().lower().removesuffix("b")
+    scale, base = 1, 1000
+    if text.endswith("i"):
+        text, base = text[:-1], 1024
+    if text and text[-1] in "kmgt":
+        scale = base ** ("kmgt".index(text[-1]) + 1)
+        text = text[:-1]
+    elif base == 1024:
+        return None
+    whole, _, fraction = text.strip().partition(".")
+    if not _is_digits(whole) or (fraction and not _is_digits(fraction)):
+        return None
+    return int(whole) * scale + (int(fraction) * scale // 10 ** len(fraction) if fraction else 0)
+
+
+def _is_digits(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _read(path: str, *, follow: bool = True) -> bytes:
+    """The file's bytes, b"" if there is none. Never waits for a pipe, never follows a link that an agent made."""
+    import stat
+
+    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+    if not follow:
+        flags |= getattr(os, "O_NOFOLLOW", 0)
+    try:
+        fd = os.open(path, flags)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    except OSError as error:
+        raise Misconfigured(f"cannot read '{path}': {error.strerror}") from error
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST_FILE:
+            raise Misconfigured(f"'{path}' is not a settings file: not a regular file, or larger than 1 MiB")
+        return os.read(fd, _LARGEST_FILE)
+    finally:
+        os.close(fd)
+
+
+def _parse(text: bytes, where: str) -> dict[str, object]:
+    import tomllib
+
+    try:
+        document = tomllib.loads(text.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise Misconfigured(f"{where}: not valid TOML: {error}") from error
+    tables = {key.name.partition(".")[0] for key in KEYS if "." in key.name}
+    flat: dict[str, object] = {}
+    for name, value in document.items():
+        if isinstance(value, dict) and name in tables:
+            flat.update({f"{name}.{inner}": item for inner, item in value.items()})
+        else:
+            flat[name] = value
+    return flat

@@ -1,0 +1,147 @@
+"""Which workspaces a step of an agent may touch: the project, where it works, and where the files are that it names."""
+
+from __future__ import annotations
+
+import os
+
+from reprieve.app import places
+from reprieve.app.finding import is_annex, open_workspace
+from reprieve.errors import Misconfigured
+from reprieve.model.timeline import CHECKPOINT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from reprieve.app.workspace import Workspace
+    from reprieve.model.hookevent import HookEvent
+    from reprieve.model.reporter import Reporter
+    from reprieve.store.protocols import Store
+
+# What an agent tells its hooks about the project; the payload's own directory follows every `cd`.
+_PROJECT = {"claude-code": "CLAUDE_PROJECT_DIR", "gemini": "GEMINI_PROJECT_DIR", "cursor": "CURSOR_PROJECT_DIR"}
+_MOST_PLACES = 16  # of folders outside the project that one call names
+
+
+class Places:
+    """The workspaces of one event, opened; `outside` names the files that no workspace holds."""
+
+    def __init__(
+        self,
+        event: HookEvent,
+        *,
+        variables: Mapping[str, str],
+        reporter: Reporter,
+        clock: Callable[[], int],
+        create: bool,
+    ) -> None:
+        self._reporter, self._clock = reporter, clock
+        self.found: list[Workspace] = []
+        self.outside: list[str] = []
+        try:
+            for folder in _folders(event, variables):
+                self._add(folder, create=create)
+            self._of_paths(event)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        for ws in self.found:
+            ws.close()
+
+    def open(self, root: bytes) -> Workspace:
+        """The workspace whose root this is."""
+        return open_workspace(os.fsdecode(root), exactly=True, reporter=self._reporter, clock=self._clock)
+
+    def others(self, known: set[str], *, mentioning: str) -> list[bytes]:
+        """Roots of other workspaces where somebody of that name may be at work."""
+        home = places.home()
+        if not self.found and not os.path.lexists(home):
+            return []
+        from reprieve.store.local import LocalStore
+
+        store: Store = self.found[0].store if self.found else LocalStore.open(home, reporter=self._reporter)
+        try:
+            roots = []
+            for record in store.workspaces():
+                if record.id in known or is_annex(record):
+                    continue
+                tip = store.timeline(record.id).tip()
+                if tip is None or (tip.kind == CHECKPOINT and mentioning not in tip.data):
+                    continue
+                if os.path.isdir(record.root):
+                    roots.append(record.root)
+            return roots
+        finally:
+            if not self.found:
+                store.close()
+
+    def _add(self, folder: str, *, create: bool) -> None:
+        real = os.path.realpath(os.fsencode(folder))
+        if any(_is_in(real, ws.root) for ws in self.found):
+            return
+        try:
+            ws = open_workspace(folder, reporter=self._reporter, clock=self._clock)
+        except Misconfigured:
+            if not create:
+                return
+            ws = open_workspace(project_of(folder), create=True, reporter=self._reporter, clock=self._clock)
+        if any(ws.id == known.id for known in self.found):
+            ws.close()
+        else:
+            self.found.append(ws)
+
+    def _of_paths(self, event: HookEvent) -> None:
+        tried: set[bytes] = set()
+        for path in event.paths:
+            if not os.path.isabs(path):
+                continue
+            try:
+                named = os.fsencode(path)
+            except UnicodeEncodeError:
+                continue  # half a surrogate: no file has such a name
+            folder = os.path.realpath(os.path.dirname(named))
+            if any(_is_in(folder, ws.root) for ws in self.found):
+                continue
+            if folder not in tried and len(tried) < _MOST_PLACES:
+                tried.add(folder)
+                while not os.path.isdir(folder):
+                    folder = os.path.dirname(folder)
+                self._add(os.fsdecode(folder), create=False)
+            if not any(_is_in(folder, ws.root) or _is_tracked(named, ws) for ws in self.found):
+                self.outside.append(path)
+
+
+def _folders(event: HookEvent, variables: Mapping[str, str]) -> list[str]:
+    named = [variables.get(_PROJECT.get(event.agent, ""), ""), event.cwd or ""]
+    found = [folder for folder in named if folder and "\0" not in folder and os.path.isdir(folder)]
+    if found:
+        return found
+    # It did not say, or what it said is gone: agents start their hooks in the project.
+    try:
+        return [os.getcwd()]
+    except FileNotFoundError as error:
+        raise Misconfigured("the current directory no longer exists, and the agent names no other") from error
+
+
+def project_of(folder: str) -> str:
+    """The folder to protect for someone who works in `folder`: the repository around it, if there is one."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    at = top = os.path.realpath(folder)
+    while at not in (home, os.path.dirname(at)):
+        if os.path.lexists(os.path.join(at, ".git")):
+            return at
+        at = os.path.dirname(at)
+    return top
+
+
+def _is_tracked(path: bytes, ws: Workspace) -> bool:
+    return any(
+        _is_in(path, annex.ws.root) and annex.selects(path[len(annex.ws.root.rstrip(b"/")) + 1 :])
+        for annex in ws.annexes
+    )
+
+
+def _is_in(path: bytes, root: bytes) -> bool:
+    return path == root or path.startswith(root.rstrip(b"/") + b"/")

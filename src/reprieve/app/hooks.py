@@ -1,0 +1,336 @@
+"""What an agent's events mean for the timeline: a prompt begins a turn, a call is a window, whatever ends it seals it.
+
+    prompt    checkpoint "tidy up"                      what changed before is a person's
+    before    checkpoint "before Bash: make"  opens  ┐  what changes in here is the session's
+    after     checkpoint "Bash: make"         closes ┘
+
+"After" is not guaranteed: agents leave it out when a call fails or is cancelled. So the end of a turn, the next prompt
+and the end of the session close what is still open, as far as nothing goes on in the background. Each event arrives in
+a process of its own, possibly twice; what must be known of the ones before is on the timeline.
+
+Works on neutral events (`model.hookevent`); the agents' languages are `agents/`'s. Raises what a checkpoint raises.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from reprieve.app.hook_places import Places
+from reprieve.app.hook_words import describe, note_for, title
+from reprieve.app.recent import Recent, look_back, note_of
+from reprieve.files.processes import RUN, orphans, patron
+from reprieve.model import talk as moments
+from reprieve.model.actor import of_session, plain
+from reprieve.model.hookevent import (
+    AFTER,
+    BEFORE,
+    FAILED,
+    OTHER,
+    PROMPT,
+    SUBAGENT_END,
+    TURN_END,
+)
+from reprieve.model.reporter import Reporter
+from reprieve.model.talk import Talk, talk_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from reprieve.app.workspace import Workspace
+    from reprieve.model.hookevent import HookEvent
+    from reprieve.model.timeline import TimelineEntry
+    from reprieve.model.window import Window
+
+_DUPLICATES = 40  # entries within which an end that is reported twice is recognised
+
+
+def handle(
+    event: HookEvent,
+    *,
+    can_note: bool = False,
+    variables: Mapping[str, str] | None = None,
+    reporter: Reporter | None = None,
+    clock: Callable[[], int] = time.time_ns,
+) -> str:
+    """Do what an event asks for; durable when this returns. The answer is a note for the agent's model, or "".
+
+    `can_note`: the agent reads a note in answer to this event.
+    """
+    places = Places(
+        event,
+        variables=os.environ if variables is None else variables,
+        reporter=reporter or Reporter(),
+        clock=clock,
+        create=event.kind in (BEFORE, PROMPT),
+    )
+    try:
+        hooks = [
+            _Hook(event, ws, outside=tuple(places.outside), can_note=can_note and number == 0)
+            for number, ws in enumerate(places.found)
+        ]
+        notes = [hook.run() for hook in hooks]
+        if event.kind not in (BEFORE, PROMPT) and not (
+            event.kind in (AFTER, FAILED) and any(h.is_found for h in hooks)
+        ):
+            _elsewhere(event, places)
+    finally:
+        places.close()
+    return "\n\n".join(note for note in notes if note)
+
+
+def _elsewhere(event: HookEvent, places: Places) -> None:
+    """Close what the session has open in other workspaces: an agent may have left the folder in between."""
+    who = of_session(event.agent, event.session)
+    known = {ws.id for ws in places.found}
+    for root in places.others(known, mentioning=f'"{who}'):
+        with places.open(root) as ws:
+            if ws.id not in known:
+                _Hook(event, ws, outside=(), can_note=False, is_elsewhere=True).run()
+
+
+class _Hook:
+    """One event in one workspace."""
+
+    def __init__(
+        self, event: HookEvent, ws: Workspace, *, outside: tuple[str, ...], can_note: bool, is_elsewhere: bool = False
+    ) -> None:
+        self.event, self.ws, self.outside, self.can_note = event, ws, outside, can_note
+        self.is_elsewhere = is_elsewhere
+        self.who = of_session(event.agent, event.session)
+        self.actor = of_session(event.agent, event.session, event.parent)
+        self.step = f"call:{plain(event.call_id)}" if event.call_id else ""
+        self.recent = Recent()
+        self.note = ""
+        self.is_found = False  # the call that the event is about has a window here
+
+    def run(self) -> str:
+        event = self.event
+        # the lock is held from looking to writing: two reports of one call must not both find it new
+        with self.ws.store.lock(self.ws.id):
+            if event.kind == BEFORE:
+                self._before()
+            elif event.kind in (AFTER, FAILED):
+                self._after()
+            elif event.kind == PROMPT:
+                self._prompt()
+            else:
+                self._end()
+        return self.note
+
+    # -- the events
+
+    def _prompt(self) -> None:
+        """A turn begins. What the main agent had open is over; its sub-agents may go on."""
+        self._look()
+        for window in self._open():
+            if window.actor == self.who and not window.is_background:
+                self._close(window, is_guess=True)
+        event, last = self.event, self.recent.talk
+        prompt = (event.prompt or "").strip()
+        if last is not None and self._is_same_turn(last, title(prompt)):
+            return
+        turn = last.turn + 1 if last is not None else 1
+        talk = self._talk(moments.PROMPT, turn)
+        self.ws.checkpoint(title(prompt) or f"turn {turn}", note=note_for(prompt), data=f"{{{talk_json(talk)}}}")
+
+    def _is_same_turn(self, last: Talk, label: str) -> bool:
+        """Whether the prompt was reported before: by the entry of another scope, or of another agent's file."""
+        if last.at != moments.PROMPT:
+            return False
+        for mine, known in ((self.event.turn, last.turn_id), (self.event.message_id, last.message)):
+            if mine and known:
+                return mine == known
+        return self.recent.talks[0][0].label == label
+
+    def _before(self) -> None:
+        self._look()
+        event = self.event
+        mine = [window for window in self._open() if window.actor == self.actor]
+        if self.step:
+            if any(window.step == self.step for window in mine):
+                return
+        else:
+            same = next((window for window in mine if window.key == event.input_key), None)
+            if same is not None:
+                # a second report of the same call, or a second call just like it: there will be as many ends
+                self.ws.checkpoint(alters=same.replace(count=same.count + 1))
+                return
+        if not event.tells_end:
+            for window in mine:
+                self._close(window, is_guess=True)
+        turn = self._turn()
+        self.ws.open_window(
+            self.actor,
+            self.step,
+            label=f"before {title(describe(event))}",
+            note=note_for(describe(event, is_whole=True), event=event, outside=self.outside),
+            turn=turn,
+            pid=patron(),  # if the agent is killed nobody reports an end
+            key="" if self.step else event.input_key,
+            parent=self._outer(),
+            is_background=event.is_background,
+            is_container=event.is_container,
+            data=f"{{{talk_json(self._talk(moments.CALL, turn))}}}",
+        )
+
+    def _after(self) -> None:
+        event = self.event
+        self._look(least=_DUPLICATES)
+        for window in self._open():
+            is_this = window.step == self.step if self.step else window.key == event.input_key
+            if not is_this or window.actor != self.actor:
+                continue
+            self.is_found = True
+            if event.is_background or window.is_background:
+                return  # it answered and goes on
+            if window.count > 1:
+                self.ws.checkpoint(alters=window.replace(count=window.count - 1))
+            else:
+                self._close(window)
+            return
+        if event.kind == AFTER and not self.is_elsewhere and not self._was_closed():
+            # its beginning was never reported, or what seemed to be its end was not: what is new here is the agent's
+            talk = self._talk(moments.END, self._turn())
+            label = f"{title(describe(event))} (its beginning was not seen)"
+            data = f"{{{talk_json(talk)}}}"
+            self.ws.checkpoint(label, actor=self.actor, step=self.step, data=data, only_changes=True)
+
+    def _was_closed(self) -> bool:
+        """Whether this end was reported before. A guess is none: then the call went on until now."""
+        for _, talk in self.recent.talks:
+            if talk.call == (self.event.call_id or "") and talk.key == self._key():
+                return talk.at == moments.END and not talk.is_guess
+        return False
+
+    def _end(self) -> None:
+        """The end of a turn, of a sub-agent, of the session, or of a batch of calls."""
+        event = self.event
+        doomed = [window for window in self._open() if self._is_over(window)]
+        if doomed or (event.kind == TURN_END and event.is_background):
+            self._look()
+        for window in doomed:
+            self._close(window, is_guess=event.kind != OTHER)
+        if event.kind == TURN_END and event.is_background and not self.is_elsewhere:
+            self._keep_watching()
+
+    def _is_over(self, window: Window) -> bool:
+        event = self.event
+        if event.kind == OTHER:
+            is_named = window.step in {f"call:{plain(call)}" for call in event.ended}
+            return is_named and not window.is_background
+        if event.kind == SUBAGENT_END:
+            return event.parent is not None and window.actor == self.actor and not event.is_background
+        if event.kind == TURN_END and event.is_background:
+            return window.actor == self.who and not window.is_background
+        return True
+
+    def _keep_watching(self) -> None:
+        """Something goes on though the turn is over: what it writes is not a person's."""
+        if not any(window.is_background for window in self._open()):
+            turn = self._turn()
+            talk = self._talk(moments.CALL, turn)
+            self.ws.open_window(
+                self.who,
+                "",
+                label="before work in the background",
+                turn=turn,
+                pid=patron(),
+                is_background=True,
+                data=f"{{{talk_json(talk)}}}",
+            )
+
+    # -- what they share
+
+    def _look(self, *, least: int = 0) -> None:
+        self.recent = look_back(self.ws.timeline, self.who, least=least)
+        if self.can_note and self.recent.moves:
+            self.note = note_of(self.ws.capture, self.recent.moves)
+
+    def _open(self) -> list[Window]:
+        """The session's windows, oldest first."""
+        _, last, _ = self.ws.capture.author()
+        return [w for w in last.open if w.actor == self.who or w.actor.startswith(self.who + "/")]
+
+    def _outer(self) -> str:
+        """Id of the window that this call is inside of: that of the call that had the sub-agent work, or of a run."""
+        if self.event.parent is not None:
+            for window in reversed(self._open()):
+                if window.is_container and window.actor != self.actor:
+                    return window.id
+        if RUN not in os.environ:
+            return ""
+        from reprieve.app.run import outer_window
+
+        return outer_window(self.ws)
+
+    def _turn(self) -> int:
+        """The number of the turn that is going on; a new one if the agent names another one (the prompt was missed)."""
+        last = self.recent.talk
+        if last is None:
+            return 1
+        turn = self.event.turn
+        is_new = bool(turn and last.turn_id and turn != last.turn_id and self.event.parent is None)
+        return last.turn + is_new
+
+    def _talk(self, at: str, turn: int) -> Talk:
+        event, last = self.event, self.recent.talk
+        turn_id = event.turn if event.parent is None else ""
+        return Talk(
+            self.who,
+            at,
+            turn=turn,
+            told=self.recent.told(is_telling=self.can_note),
+            turn_id=turn_id or (last.turn_id if last is not None and last.turn == turn else ""),
+            message=event.message_id or "",
+            call=event.call_id or "",
+            key=self._key(),
+            transcript=event.transcript_path or "",
+        )
+
+    def _key(self) -> str:
+        return "" if self.event.call_id else self.event.input_key
+
+    def _author(self, window: Window) -> str:
+        """Who worked until now, if it is only this window's process that seems to be gone.
+
+        Its end is being reported, so the agent lives; what died was something between it and us. "" where that does
+        not help.
+        """
+        _, last, now = self.ws.capture.author()
+        dead = [w for w in last.open if w not in now.open]
+        return last.author() if dead == [window] else ""
+
+    def _left(self, opened: TimelineEntry | None) -> tuple[tuple[int, int], ...]:
+        """Processes that a shell's call left behind: what they write is not a person's."""
+        if opened is None or self.event.command is None:
+            return ()
+        return orphans(self.ws.root, (self.ws.clock() - opened.created_at) / 1_000_000_000)
+
+    def _close(self, window: Window, *, is_guess: bool = False) -> None:
+        opened = self.ws.timeline.get(window.opened)
+        label = opened.label.removeprefix("before ") if opened is not None else window.step
+        if self.event.kind == FAILED:
+            label += " (failed)"
+        elif is_guess:
+            label += " (its end was not reported)"
+        began = moments.talk_of(opened.data) if opened is not None else None
+        last = self.recent.talk
+        talk = Talk(
+            self.who,
+            moments.END,
+            turn=window.turn,
+            told=self.recent.told(is_telling=self.can_note),
+            turn_id=last.turn_id if last is not None and last.turn == window.turn else "",
+            call=began.call if began is not None else "",
+            key=window.key,
+            is_guess=is_guess,
+        )
+        actor = "" if is_guess else self._author(window)
+        self.ws.close_window(window, label=label, more=talk_json(talk), left=self._left(opened), actor=actor)
+        # the entries since the look are our own: nothing new to tell, and the count goes on from here
+        moves = () if self.can_note else self.recent.moves
+        tip = self.ws.timeline.tip()
+        if tip is not None:
+            self.recent = Recent(((tip, talk), *self.recent.talks), moves, tip.seq)

@@ -1,0 +1,480 @@
+"""Plan the moves of a workspace: rollback, undo, revert, redo. What each takes back and what it leaves to whom.
+
+Carrying a plan out, the safety checkpoint and recovery are `rollback.execute`'s.
+"""
+
+from __future__ import annotations
+
+import os
+
+from reprieve.app import authorship
+from reprieve.errors import Conflict, Usage
+from reprieve.files import native, tree
+from reprieve.files.content import read as read_pieces
+from reprieve.model.actor import matches, parts
+from reprieve.model.entry import DIR, FILE, Entry
+from reprieve.model.plan import Choices, Conflicted, Plan
+from reprieve.model.timeline import MOVES, REDO, REVERT, ROLLBACK, UNDO, TimelineEntry
+from reprieve.model.window import field
+from reprieve.model.window import opens as window_opened
+from reprieve.rollback.chains import Chain, is_persons
+from reprieve.rollback.plan import make_plan
+from reprieve.rollback.repository import repository_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from reprieve.app.steps import Step
+    from reprieve.app.workspace import Workspace
+    from reprieve.files.snapshot import Snapshot
+    from reprieve.rollback.chains import Link
+    from reprieve.rollback.selective import Decided
+
+    Selects = Callable[[bytes], bool]
+
+_PUSHED = b"/logs/refs/remotes/"
+
+
+class Moves:
+    """Plans for one workspace, made from one look at its tree."""
+
+    def __init__(self, ws: Workspace, seen: Snapshot) -> None:
+        self.ws, self.capture, self.timeline, self.seen = ws, ws.capture, ws.timeline, seen
+        self.contents: dict[bytes, bytes] = {}  # what merges made
+        self.undone: frozenset[str] = frozenset()  # keys of the steps that the last plan of `undo` takes back
+        self._live: dict[bytes, bytes] | None = None
+
+    # -- the four moves
+
+    def rollback(
+        self,
+        target: TimelineEntry,
+        *,
+        only: Sequence[bytes] = (),
+        everything: bool = False,
+        choices: Choices,
+        actor: str = "",
+    ) -> Plan:
+        """Back to `target`, but for what is a person's."""
+        selects = self._ordinary(only) if only else None
+        found = authorship.story(self.capture, target.seq, self.seen)
+        differences = found.differences()
+        if actor and not any(matches(span.actor, actor) for span in found.spans):
+            raise Usage(f"'{actor}' changed nothing since {target.id}", hints=["see who did: reprieve log"])
+        is_pushed = any(_PUSHED in path for path, _, _ in differences)
+        if not is_pushed and (everything or not (found.has_windows or actor)):
+            return self._plan(ROLLBACK, target, differences, selects, actors=authorship.by_path(found))
+
+        def is_taken(link: Link) -> bool:
+            if everything:
+                return True
+            if actor:
+                return link.actor == actor or (len(parts(link.actor)) == 1 and matches(link.actor, actor))
+            return not is_persons(link)
+
+        def is_doubtful(link: Link) -> bool:
+            return bool(actor) and len(parts(link.actor)) > 1 and matches(link.actor, actor)
+
+        decided = self._decide(found.chains(), is_taken, is_doubtful, selects, choices, target.id)
+        return self._decided(ROLLBACK, target.id, target.name or target.label, decided, found, selects)
+
+    def undo(self, name: str | None, *, tail: bool, choices: Choices) -> Plan:
+        """One step out of the middle."""
+        from reprieve.app.steps import find_step, last_steps, last_turns
+
+        if name and name != "turn":
+            step = find_step(self.timeline, name, now_ns=self.ws.clock())
+            return self._undo(step, tail=tail, choices=choices)
+        for step in last_turns(self.timeline) if name else last_steps(self.timeline, self.seen):
+            plan = self._undo(step, tail=tail, choices=choices)
+            if plan.actions or plan.conflicts:
+                return plan
+        raise Usage("there is no step to undo", hints=["see what happened: reprieve log"])
+
+    def _undo(self, step: Step, *, tail: bool, choices: Choices) -> Plan:
+        found = authorship.story(self.capture, step.since, self.seen)
+        chains = found.chains()
+        target = step.before.id if step.before else ""
+        strict = choices.replace(is_strict=True)
+        taken = {step.key, *step.keys}
+        while True:
+
+            def is_taken(link: Link, taken: set[str] = taken) -> bool:
+                return bool(taken & _keys(link))
+
+            def is_doubtful(link: Link, taken: set[str] = taken) -> bool:
+                inside = [bool(taken & set(ids)) for ids in link.span.windows]
+                return any(inside) and not all(inside)
+
+            decided = self._decide(chains, is_taken, is_doubtful, None, strict, target)
+            needed = _dependants(chains, decided, is_taken, self._is_clean)
+            more = {key for link, _ in needed for key in _step_keys(link) if not is_persons(link)} - taken
+            if not tail or not more:
+                break
+            taken |= more
+        self.undone = frozenset(taken)
+        conflicts = {c.path: c for c in decided.conflicts}
+        if choices.on_conflict == "abort":
+            for link, paths in needed:
+                for path in paths:
+                    word = "changed since" if path in conflicts else "needed"
+                    conflicts[path] = Conflicted(path, f"{word} by {_step_name(link)}", link.actor)
+        decided = decided.replace(conflicts=tuple(conflicts.values()))
+        later = tuple(link.span.entry.id if link.span.entry is not None else "now" for link, _ in needed)
+        of = step.entry.id if step.entry else ""
+        return self._decided(UNDO, target, step.name, decided, found, None, of=of, dependants=later)
+
+    def undo_windows(self, keys: frozenset[str], *, choices: Choices) -> Plan:
+        """What happened in these windows, on the timeline of a tracked path."""
+        from reprieve.app.steps import Step
+
+        first = None
+        for entry in self.timeline.backwards():
+            if window_opened(entry.data) in keys:
+                first = entry
+        step = Step("", "", first.seq if first else 0, first, keys=keys)
+        return self._undo(step, tail=False, choices=choices) if first else self._nothing(UNDO)
+
+    def revert(self, paths: Sequence[bytes], target: TimelineEntry, *, hunks: Sequence[int] = ()) -> Plan:
+        """Single files, folders, globs or hunks, whoever changed them: the person names them."""
+        differences = authorship.story(self.capture, target.seq, self.seen).differences()
+        for path in paths:
+            self._must_mean_something(path, differences)
+        if hunks:
+            differences = [self._hunks(paths, differences, hunks)]
+        plan = self._plan(REVERT, target, differences, self._ordinary(paths))
+        return plan.replace(contents=tuple(self.contents.items()))
+
+    def redo(self, beside: Collection[str] = ()) -> Plan:
+        """Undo the last move that was not redone yet. `beside`: ids of moves that moved more than this tree."""
+        for move in self._to_redo(beside):
+            differences, conflicts = self._back_from(move)
+            if differences or conflicts or move.id in beside:
+                return self._redo(move, differences, conflicts)
+        raise Usage("there is nothing to redo", hints=["see what happened: reprieve log"])
+
+    def redo_beside(self, of: str) -> Plan:
+        """Undo what was done here together with that move of the workspace."""
+        for move in self._to_redo():
+            if field(move.data, "with") == of:
+                return self._redo(move, *self._back_from(move))
+        return self._nothing(REDO)
+
+    def _nothing(self, kind: str) -> Plan:
+        return make_plan(kind, target="", label="", differences=(), hash_of=native.sha256)
+
+    def _redo(self, move: TimelineEntry, differences: tree.Delta, conflicts: list[Conflicted]) -> Plan:
+        target = self.timeline.get(field(move.data, "safety"))
+        return make_plan(
+            REDO,
+            target=target.id if target else move.id,
+            label=f"before {move.label}",
+            differences=differences,
+            conflicts=tuple(conflicts),
+            is_root_user=os.geteuid() == 0,
+            hash_of=native.sha256,
+            of=move.id,
+        )
+
+    # -- deciding
+
+    def _decide(
+        self,
+        chains: Mapping[bytes, Chain],
+        is_taken: Callable[[Link], bool],
+        is_doubtful: Callable[[Link], bool],
+        selects: Selects | None,
+        choices: Choices,
+        target: str,
+    ) -> Decided:
+        from reprieve.rollback.selective import Tools, decide  # only here: most rollbacks have nothing to merge
+
+        tools = Tools(self._read, self._make, self.ws.current_bytes, authorship.called, is_doubtful)
+        return decide(chains, is_taken, selects=selects, choices=choices, tools=tools, target=target)
+
+    def _is_clean(self, chain: Chain, is_taken: Callable[[Link], bool]) -> bool:
+        from reprieve.rollback.takeout import take_out
+
+        return not take_out(chain, is_taken, read=self._read, make=self._make, whose=authorship.called).conflict
+
+    def _decided(
+        self,
+        kind: str,
+        target: str,
+        label: str,
+        decided: Decided,
+        found: authorship.Story,
+        selects: Selects | None,
+        *,
+        of: str = "",
+        dependants: tuple[str, ...] = (),
+    ) -> Plan:
+        return make_plan(
+            kind,
+            target=target,
+            label=label,
+            differences=self._without_forgotten(decided.differences),
+            selects=selects,
+            actors=authorship.by_path(found),
+            conflicts=decided.conflicts,
+            kept=decided.kept,
+            left=decided.left,
+            merged=decided.merged,
+            contents=tuple(self.contents.items()),
+            is_root_user=os.geteuid() == 0,
+            hash_of=native.sha256,
+            of=of,
+            dependants=dependants,
+        )
+
+    def _plan(
+        self,
+        kind: str,
+        target: TimelineEntry,
+        differences: tree.Delta,
+        selects: Selects | None,
+        actors: Mapping[bytes, str] | None = None,
+    ) -> Plan:
+        return make_plan(
+            kind,
+            target=target.id,
+            label=target.name or target.label,
+            differences=self._without_forgotten(differences),
+            selects=selects,
+            actors=actors,
+            is_root_user=os.geteuid() == 0,
+            hash_of=native.sha256,
+        )
+
+    def _without_forgotten(self, differences: Sequence[tuple[bytes, Entry | None, Entry | None]]) -> tree.Delta:
+        forgotten = self.capture.forgotten()
+        if not forgotten:
+            return list(differences)
+        gap = "its content was forgotten"
+        return [
+            (path, then.replace(gap=gap) if then and then.content in forgotten else then, now)
+            for path, then, now in differences
+        ]
+
+    # -- contents
+
+    def _read(self, entry: Entry) -> bytes:
+        """Content of a file that was captured, is there now, or was just made by a merge."""
+        made = self.contents.get(entry.content)
+        if made is not None:
+            return made
+        if self._live is None:
+            self._live = {after.content: path for path, _, after in self.seen.changes or [] if after is not None}
+        path = self._live.get(entry.content)
+        if path is not None and not self.ws.store.blobs.has([entry.content]):
+            data = self.ws.current_bytes(path)  # a preview keeps nothing
+            if data is None:
+                raise Conflict(f"'{os.fsdecode(path)}' changes while it is looked at; nothing was touched")
+            return data
+        pieces = read_pieces(self.ws.store.blobs, entry.content, is_chunked=entry.is_chunked)
+        return b"".join(bytes(n) if data is None else data for n, data in pieces)
+
+    def _make(self, data: bytes) -> Entry:
+        id = native.sha256(data)
+        self.contents[id] = data
+        return Entry(FILE, 0, 0, 0, len(data), content=id)
+
+    # -- revert and redo
+
+    def _ordinary(self, paths: Sequence[bytes]) -> Selects:
+        """What a person means by these paths: files, and not the state of a repository that is there among them."""
+        selects, is_there = selector(paths), {}
+        named = any(b".git" in path.split(b"/") for path in paths)
+
+        def is_ordinary(path: bytes) -> bool:
+            at = repository_of(path) if not named else b""
+            if at and at not in is_there:
+                is_there[at] = tree.lookup(self.seen.index, at + b"/HEAD") is not None
+            return selects(path) and not (at and is_there[at])
+
+        return is_ordinary
+
+    def _must_mean_something(self, path: bytes, differences: tree.Delta) -> None:
+        selects = selector([path])
+        if any(selects(p) for p, _, _ in differences) or tree.lookup(self.seen.index, path) is not None:
+            return
+        if any(selects(p) for p, _ in tree.entries(self.seen.index)):
+            return
+        raise Usage(f"'{os.fsdecode(path)}' was not there then and is not there now", hints=["reprieve status"])
+
+    def _hunks(
+        self, paths: Sequence[bytes], differences: tree.Delta, numbers: Sequence[int]
+    ) -> tuple[bytes, Entry | None, Entry | None]:
+        from reprieve.app.hunks import CONTEXT
+        from reprieve.files.merge import hunks, is_text, revert_hunks
+
+        if len(paths) != 1:
+            raise Usage("--hunk works on one file at a time")
+        path = paths[0]
+        then, now = next(((then, now) for p, then, now in differences if p == path), (None, None))
+        if then is None or now is None or not then.kind == now.kind == FILE or then.gap or now.gap:
+            raise Usage(f"'{os.fsdecode(path)}' has no hunks: it is not a file that was there then and changed since")
+        old, new = self._read(then), self._read(now)
+        if not (is_text(old) and is_text(new)):
+            raise Usage(f"'{os.fsdecode(path)}' is not a text: bring it back whole")
+        found = hunks(old, new, gap=2 * CONTEXT)
+        wrong = [number for number in numbers if not 1 <= number <= len(found)]
+        if wrong:
+            raise Usage(
+                f"'{os.fsdecode(path)}' has {len(found)} hunks, there is no {wrong[0]}",
+                hints=[f"see them: reprieve diff -- {os.fsdecode(path)}"],
+            )
+        made = self._make(revert_hunks(new, found, {number - 1 for number in numbers}))
+        if made.content == then.content:
+            return path, then, now
+        if made.size > 1 << 20:
+            raise Usage(f"'{os.fsdecode(path)}' is too large to bring back by hunks: bring it back whole")
+        return path, now.replace(size=made.size, content=made.content, is_chunked=False), now
+
+    def _back_from(self, move: TimelineEntry) -> tuple[tree.Delta, list[Conflicted]]:
+        """What undoes a move: (path, before it, now), and what is no longer as the move left it."""
+        differences: tree.Delta = []
+        conflicts = []
+        coming: set[bytes] = set()
+        for path, before, after in tree.decode_delta(self.capture.object(move.delta)) if move.delta else ():
+            now = tree.lookup(self.seen.index, path)
+            if now == before:
+                continue
+            if is_as_left(now, after):
+                above = tree.parent(path)
+                if now is None and above not in coming and tree.lookup(self.seen.index, above) is None:
+                    conflicts.append(Conflicted(path, "its directory is gone", wanted=before))
+                    continue
+                coming.add(path)
+                differences.append((path, before, now))
+            elif not is_as_left(now, before):
+                conflicts.append(Conflicted(path, f"changed since the {move.kind}", current=now, wanted=before))
+        self._join_groups(move, differences, conflicts)
+        return differences, conflicts
+
+    def _join_groups(self, move: TimelineEntry, differences: tree.Delta, conflicts: list[Conflicted]) -> None:
+        """A file that comes back was one with others that the move left alone: they become one again."""
+        groups = {before.link for _, before, _ in differences if before is not None and before.link}
+        if not groups:
+            return
+        from reprieve.files.links import members
+
+        known = {path for path, _, _ in differences} | {conflict.path for conflict in conflicts}
+        for path, before in members(self.capture.tree_at(move.seq - 1), groups):  # the safety checkpoint
+            now = tree.lookup(self.seen.index, path)
+            if now is None or now == before or path in known:
+                continue
+            if now.gap:
+                reason = f"cannot be read, and is to be one file with what comes back ({now.gap})"
+                conflicts.append(Conflicted(path, reason, current=now, wanted=before))
+            elif now.link != before.link and is_as_left(now, before):
+                differences.append((path, before, now))
+
+    def _to_redo(self, beside: Collection[str] = ()) -> Iterator[TimelineEntry]:
+        """Moves that were not redone yet, newest first; one that has nothing to take back is for the caller to pass."""
+        redone = set()
+        for entry in self.timeline.backwards():
+            if entry.kind not in MOVES:
+                continue
+            if entry.kind == REDO:
+                redone.add(field(entry.data, "of"))
+            elif entry.id not in redone:
+                if entry.is_pruned:
+                    return
+                if entry.delta or entry.id in beside:
+                    yield entry
+
+
+def selector(paths: Sequence[bytes]) -> Selects:
+    """Whether a path is one of these, is in one of these folders, or matches one of these globs."""
+    plain = {p.rstrip(b"/") for p in paths}
+    # a database is one thing with its side files
+    plain |= {p + suffix for p in set(plain) for suffix in (b"-wal", b"-shm", b"-journal")}
+    globs = [p for p in paths if any(c in p for c in b"*?[")]
+
+    def selects(path: bytes) -> bool:
+        if b"" in plain or path in plain or any(above in plain for above in tree.ancestors(path)):
+            return True
+        if not globs:
+            return False
+        from fnmatch import fnmatchcase
+
+        return any(fnmatchcase(at, glob) for glob in globs for at in (path, *tree.ancestors(path)) if at)
+
+    return selects
+
+
+def is_as_left(now: Entry | None, left: Entry | None) -> bool:
+    """Whether nobody changed it since; times do not count, and a directory's content is its entries'."""
+    if now is None or left is None:
+        return now is left
+    rights = (now.mode, now.uid, now.gid, now.xattrs) == (left.mode, left.uid, left.gid, left.xattrs)
+    return rights and (now.kind == left.kind == DIR or now.same_bytes_key == left.same_bytes_key)
+
+
+def _keys(link: Link) -> set[str]:
+    """What a link can be named by: the windows it happened in, or else the entry that it ends with."""
+    span = link.span
+    if span.windows:
+        return {id for ids in span.windows for id in ids}
+    return {span.entry.id if span.entry is not None else "now"}
+
+
+def _step_keys(link: Link) -> set[str]:
+    """The same without the windows around the innermost ones: a step, not all that it is part of."""
+    return {ids[0] for ids in link.span.windows} or _keys(link)
+
+
+def _dependants(
+    chains: Mapping[bytes, Chain],
+    decided: Decided,
+    is_taken: Callable[[Link], bool],
+    is_clean: Callable[[Chain, Callable[[Link], bool]], bool],
+) -> list[tuple[Link, list[bytes]]]:
+    """Later changes that need what a step did: the same lines, a path inside a directory that it made."""
+    found: dict[frozenset[str], tuple[Link, list[bytes]]] = {}
+
+    def add(link: Link, path: bytes) -> None:
+        paths = found.setdefault(frozenset(_keys(link)), (link, []))[1]
+        if path not in paths:
+            paths.append(path)
+
+    for conflict in decided.conflicts:
+        chain, known = decided.lineages.get(conflict.path, (chains.get(conflict.path), ()))
+        for link in known or (_in_the_way(chain, is_taken, is_clean) if chain is not None else ()):
+            add(link, conflict.path)
+    final = {path: wanted for path, wanted, _ in decided.differences}
+    doomed = [p for p, w in final.items() if w is None and (now := chains[p].now) is not None and now.kind == DIR]
+    for folder in doomed:
+        for path, chain in chains.items():
+            if path.startswith(folder + b"/") and final.get(path, chain.now) is not None:
+                for link in chain.links:
+                    if not is_taken(link):
+                        add(link, folder)
+    return list(found.values())
+
+
+def _in_the_way(
+    chain: Chain, is_taken: Callable[[Link], bool], is_clean: Callable[[Chain, Callable[[Link], bool]], bool]
+) -> Iterator[Link]:
+    """Links without which the taken ones could be taken out: each that is the first to make it impossible."""
+    growing = Chain(chain.path, chain.then)
+    gone: set[int] = set()
+
+    def without(link: Link) -> bool:
+        return is_taken(link) or id(link) in gone
+
+    for link in chain.links:
+        growing.links, growing.now = (*growing.links, link), link.after
+        if not is_taken(link) and not is_clean(growing, without):
+            gone.add(id(link))
+            yield link
+
+
+def _step_name(link: Link) -> str:
+    entry = link.span.entry
+    if is_persons(link) or entry is None:
+        return authorship.called(link)
+    name = f"step '{entry.step}'" if entry.step else f"'{entry.name or entry.label}'" if entry.label else "a checkpoint"
+    return f"{name} ({entry.id})"

@@ -1,0 +1,92 @@
+"""What an agent's session did last, and which rollbacks it has not been told of yet."""
+
+from __future__ import annotations
+
+from reprieve.errors import StoreCorrupted
+from reprieve.files import tree
+from reprieve.model.change import classify
+from reprieve.model.talk import Talk, talk_of
+from reprieve.model.timeline import MOVES, REDO, TimelineEntry
+from reprieve.model.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from reprieve.files.capture import Capture
+    from reprieve.store.protocols import Timeline
+
+_FAR = 5000  # entries to look back for a session; one that was silent for longer counts its turns anew
+_PATHS = 20
+
+
+class Recent(Value):
+    """The newest moments of a session on a timeline, newest first, and what it must be told."""
+
+    talks: tuple[tuple[TimelineEntry, Talk], ...] = ()
+    moves: tuple[TimelineEntry, ...] = ()
+    head: int = 0
+
+    @property
+    def talk(self) -> Talk | None:
+        return self.talks[0][1] if self.talks else None
+
+    def told(self, *, is_telling: bool) -> int:
+        """Up to where the session knows, after an entry that tells it, or does not."""
+        if self.moves and not is_telling:
+            return self.talk.told if self.talk is not None else 0
+        return self.head
+
+
+def look_back(timeline: Timeline, who: str, *, least: int = 0) -> Recent:
+    """What is known about a session, from at least so many entries (if there are).
+
+    A damaged timeline knows nothing: a checkpoint must still be possible.
+    """
+    talks: list[tuple[TimelineEntry, Talk]] = []
+    moves: list[TimelineEntry] = []
+    head = 0
+    try:
+        for count, entry in enumerate(timeline.backwards()):
+            head = head or entry.seq
+            if entry.kind in MOVES:
+                moves.append(entry)
+            elif (talk := talk_of(entry.data, who)) is not None:
+                talks.append((entry, talk))
+            if (talks and entry.seq <= talks[0][1].told + 1 and count >= least) or count == _FAR:
+                break
+    except StoreCorrupted:
+        return Recent(head=head)
+    known = talks[0][1].told if talks else head  # who begins now has nothing to unlearn
+    return Recent(tuple(talks), tuple(move for move in moves if move.seq > known), head)
+
+
+def last_seen(timeline: Timeline) -> dict[str, int]:
+    """Agent → when (ns) its newest step was recorded."""
+    seen: dict[str, int] = {}
+    for entry in timeline.newest_first(limit=_FAR):
+        talk = talk_of(entry.data)
+        if talk is not None:
+            seen.setdefault(talk.who.partition(":")[0], entry.created_at)
+    return seen
+
+
+def note_of(capture: Capture, moves: tuple[TimelineEntry, ...]) -> str:
+    """What to tell an agent whose picture of the files is no longer right."""
+    if not moves:
+        return ""
+    paths: dict[bytes, str] = {}
+    for move in reversed(moves):
+        for path, before, after in tree.decode_delta(capture.object(move.delta)) if move.delta else ():
+            word = classify(before, after)
+            if word:
+                paths[path] = "deleted" if after is None else "restored" if before is None else "changed back"
+    if not paths:
+        return ""
+    kinds = " and ".join(dict.fromkeys("redo" if move.kind == REDO else move.kind for move in reversed(moves)))
+    lines = [f"- {word}: {path.decode('utf-8', 'replace')}" for path, word in list(paths.items())[:_PATHS]]
+    if len(paths) > _PATHS:
+        lines.append(f"- and {len(paths) - _PATHS:,} more: reprieve show {moves[0].id}")
+    return (
+        f"Reprieve: the user moved files of this project with `reprieve` ({kinds}) since your last step; they are no "
+        "longer as you left them. Do not bring the changes back unless the user asks for it, and read these files "
+        "again before you rely on them:\n" + "\n".join(lines)
+    )

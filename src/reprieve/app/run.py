@@ -1,0 +1,150 @@
+"""Run any command reversibly: checkpoint, run it untouched, seal. What changed in between is that run's step."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+
+from reprieve.files.attribution import last_standing
+from reprieve.files.processes import RUN, left_by
+from reprieve.model.value import Value
+from reprieve.model.window import Standing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import FrameType
+
+    from reprieve.app.workspace import Workspace
+    from reprieve.model.change import Gap
+    from reprieve.model.plan import Plan, Report
+    from reprieve.model.timeline import TimelineEntry
+
+
+class Ran(Value):
+    """A command that was run: its own exit code, the checkpoints around it, and what was taken back."""
+
+    exit_code: int
+    before: TimelineEntry
+    after: TimelineEntry
+    gaps: tuple[Gap, ...]
+    plan: Plan | None = None
+    report: Report | None = None
+    is_check_red: bool = False  # the command went well; the check says otherwise
+
+
+def run(ws: Workspace, argv: Sequence[str], *, label: str = "", on_failure: str = "keep", check: str = "") -> Ran:
+    """Run argv with our terminal, streams and signals; its changes belong to the step `label`.
+
+    `check` is a shell command that must succeed too; what it writes belongs to the same step.
+    """
+    label = label or os.path.basename(argv[0])
+    before, window = ws.open_window(
+        f"run:{label}", label, label=f"before {label}", pid=os.getpid(), parent=outer_window(ws)
+    )
+    with _announced(ws, label):
+        code = _spawn(argv)
+        is_checked = code == 0 and bool(check)
+        if is_checked:
+            code = _spawn(("/bin/sh", "-c", check))
+    sealed = ws.close_window(window, label=label, left=left_by(os.getpid()))
+    ran = Ran(code, before.entry, sealed.entry, sealed.gaps)
+    ran = ran.replace(is_check_red=is_checked and code != 0)
+    if code != 0 and on_failure == "rollback":
+        plan, report = ws.rollback(before.entry.id)
+        ran = ran.replace(plan=plan, report=report)
+    return ran
+
+
+def outer_window(ws: Workspace) -> str:
+    """The window of the run that we are run by, "" if there is none here."""
+    outer = os.environ.get(RUN, "")
+    going_on = last_standing(ws.timeline, ws.timeline.tip()) if outer.isdecimal() else Standing()
+    return next((window.id for window in going_on.open if window.pid == int(outer)), "")
+
+
+def active_runs(home: str, workspace_id: str) -> Iterator[tuple[int, str]]:
+    """(pid, label) of every `run` under way in a workspace. The kernel's lock tells, not the file."""
+    folder = os.path.join(home, "locks")
+    prefix = f"{workspace_id}.run."
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return
+    for name in names:
+        if not name.startswith(prefix):
+            continue
+        path = os.path.join(folder, name)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # it ended just now
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield int(name[len(prefix) :]), os.read(fd, 4096).decode(errors="replace")
+        else:
+            os.unlink(path)  # left by one that was killed
+        finally:
+            os.close(fd)
+
+
+class _announced:
+    """Others can see that this run is under way, until the process ends, however it ends."""
+
+    def __init__(self, ws: Workspace, label: str) -> None:
+        self.path = os.path.join(ws.home, "locks", f"{ws.id}.run.{os.getpid()}")
+        self.label = label
+        self.fd = -1
+
+    def __enter__(self) -> None:
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self.fd, fcntl.LOCK_EX)
+        os.ftruncate(self.fd, 0)
+        os.write(self.fd, self.label.encode(errors="surrogateescape")[:4096])
+
+    def __exit__(self, *_: object) -> None:
+        os.unlink(self.path)
+        os.close(self.fd)
+
+
+def _spawn(argv: Sequence[str]) -> int:
+    """The command's exit code; 128 + n if signal n ended it; 127 and 126 as a shell would for one that can't start."""
+    import signal  # here, because a rollback asks this module for active runs and need not pay for enum
+
+    env = {**os.environ, RUN: str(os.getpid())}
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    # Ctrl-C goes from the terminal to both and is the command's to answer; the others are sent to us alone: pass on.
+    old: dict[int, object] = {}
+    child = 0
+    early: list[int] = []  # arrived between the start of the command and our knowing its pid
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        if child:
+            os.kill(child, number)
+        else:
+            early.append(number)
+
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        old[number] = signal.signal(number, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup's choice holds for the command as well
+            old[number] = signal.signal(number, forward)
+    try:
+        defaults = [n for n in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE) if old.get(n) != signal.SIG_IGN]
+        try:
+            child = os.posix_spawnp(argv[0], list(argv), env, setsigdef=defaults)
+        except OSError as e:
+            print(f"reprieve run: {argv[0]}: {e.strerror}", file=sys.stderr)
+            return 127 if isinstance(e, FileNotFoundError) else 126
+        for missed in early:
+            os.kill(child, missed)
+        status = os.waitpid(child, 0)[1]
+    finally:
+        for changed, handler in old.items():
+            signal.signal(changed, handler)  # type: ignore[arg-type]
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code

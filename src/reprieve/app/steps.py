@@ -1,0 +1,106 @@
+"""Find the step that a name means, and the last one: a window's, or what lies between two checkpoints."""
+
+from __future__ import annotations
+
+from reprieve.app import refs
+from reprieve.app.authorship import window_of, windows
+from reprieve.errors import BadRef
+from reprieve.model.timeline import CHECKPOINT, TimelineEntry
+from reprieve.model.value import Value
+from reprieve.model.window import SEAL, closes, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reprieve.files.snapshot import Snapshot
+    from reprieve.store.protocols import Timeline
+
+
+class Step(Value):
+    """What can be undone by itself."""
+
+    key: str  # the window's id; without one, that of the entry that the step ends with ("now": not recorded yet)
+    name: str
+    since: int  # number of the entry before it
+    before: TimelineEntry | None = None
+    entry: TimelineEntry | None = None  # the one that it ends with
+    keys: frozenset[str] = frozenset()  # of all parts of a turn
+
+
+def find_step(timeline: Timeline, name: str, *, now_ns: int) -> Step:
+    """The newest step of that name: call:ID, step:NAME, turn:N, or an id from the log."""
+    if name.startswith("turn:") and name[5:].isdecimal():
+        return _turn(timeline, int(name[5:]))
+    if name.startswith(("call:", "step:")):
+        wanted = name if name.startswith("call:") else name[5:]
+        for opened, window in windows(timeline):
+            if window.step == wanted:
+                return _of_window(timeline, opened, window.id, window.step)
+        raise BadRef(f"no step is called '{name}'", hints=["see the steps: reprieve log"])
+    return _of_entry(timeline, refs.resolve(timeline, name, now_ns=now_ns))
+
+
+def last_steps(timeline: Timeline, seen: Snapshot) -> Iterator[Step]:
+    """Steps that may be meant by "the last one", newest first. What a person did between windows is none."""
+    has_windows = any(True for _ in windows(timeline))
+    head = timeline.head()
+    if not has_windows and head is not None and seen.changed:
+        yield Step("now", "what changed since the last checkpoint", head.seq, head)
+    for entry in timeline.backwards():
+        if entry.is_pruned:
+            return
+        if entry.kind != CHECKPOINT:
+            continue
+        if has_windows and not closes(entry.data):
+            continue
+        if entry.seq > 1 and (entry.delta or closes(entry.data)):
+            yield _of_entry(timeline, entry)
+
+
+def last_turns(timeline: Timeline) -> Iterator[Step]:
+    """Turns of all sessions, the one that was at work last first."""
+    seen: set[tuple[str, int]] = set()
+    for _, window in list(windows(timeline)):
+        turn = (window.actor.partition("/")[0], window.turn)
+        if window.turn and turn not in seen:
+            seen.add(turn)
+            yield _turn(timeline, window.turn, turn[0])
+
+
+def _of_entry(timeline: Timeline, entry: TimelineEntry) -> Step:
+    if entry.data.startswith(SEAL) and closes(entry.data):
+        opened = timeline.get(field(entry.data, "before"))
+        if opened is not None:
+            return Step(closes(entry.data), entry.step or entry.label, opened.seq, opened, entry)
+    window = window_of(entry)
+    if window is not None:
+        return _of_window(timeline, entry, window.id, window.step)
+    if entry.seq == 1:
+        raise BadRef(f"'{entry.id}' is the beginning: nothing came before it", hints=["reprieve log"])
+    return Step(entry.id, entry.name or entry.label or entry.id, entry.seq - 1, timeline.at(entry.seq - 1), entry)
+
+
+def _of_window(timeline: Timeline, opened: TimelineEntry, id: str, name: str) -> Step:
+    for entry in timeline.after(opened.seq):
+        if closes(entry.data) == id:
+            return Step(id, name, opened.seq, opened, entry)
+    return Step(id, name, opened.seq, opened, None)
+
+
+def _turn(timeline: Timeline, number: int, session: str = "") -> Step:
+    """All windows of a turn of that session, or of the newest one that has a turn of that number."""
+    found = []
+    for opened, window in windows(timeline):
+        who = window.actor.partition("/")[0]
+        if window.turn == number and (not session or who == session):
+            session = who
+            found.append((opened, window))
+        elif found and who == session and window.turn and window.turn < number:
+            break
+    if not found:
+        raise BadRef(f"there is no turn {number}", hints=["see the turns: reprieve log"])
+    first, newest = found[-1][0], found[0]
+    last = _of_window(timeline, newest[0], newest[1].id, newest[1].step)
+    keys = frozenset(window.id for _, window in found)
+    return Step(newest[1].id, f"turn {number}", first.seq, first, last.entry, keys)

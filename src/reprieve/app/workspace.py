@@ -1,0 +1,511 @@
+"""A workspace and what can be done with it: the use cases that every front end calls."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from reprieve.app import refs
+from reprieve.errors import BadRef, Conflict, Refused, StoreFailed
+from reprieve.files import native, tree
+from reprieve.files.capture import Capture
+from reprieve.files.snapshot import Limits
+from reprieve.model.actor import UNKNOWN
+from reprieve.model.change import Change, Gap, classify
+from reprieve.model.entry import Entry
+from reprieve.model.plan import Choices, Plan, Report
+from reprieve.model.reporter import Reporter
+from reprieve.model.timeline import CHECKPOINT, MOVES, Draft, TimelineEntry, WorkspaceRecord
+from reprieve.model.value import Value
+from reprieve.model.window import SAFETY, SEAL, Window, field
+from reprieve.store.chain import new_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from reprieve.app.annexes import Annex, Annexed
+    from reprieve.app.config import Config
+    from reprieve.app.moves import Moves
+    from reprieve.store.protocols import Store
+
+
+class Made(Value):
+    """A checkpoint that was taken."""
+
+    entry: TimelineEntry
+    gaps: tuple[Gap, ...]
+    is_new: bool = True  # False: nothing had changed, and the entry is the one that was there
+
+
+class Status(Value):
+    """What is different from a checkpoint; `base` is None when there is none yet."""
+
+    base: TimelineEntry | None
+    changes: tuple[Change, ...]
+    gaps: tuple[Gap, ...]
+
+
+class Workspace:
+    """A protected directory tree. Made by `finding.open_workspace`."""
+
+    def __init__(
+        self,
+        record: WorkspaceRecord,
+        *,
+        store: Store,
+        home: str,
+        root_fd: int,
+        config: Config,
+        limits: Limits,
+        reporter: Reporter,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.id, self.root, self.store, self.home = record.id, record.root, store, home
+        self.root_fd, self.config, self.reporter, self.clock = root_fd, config, reporter, clock
+        self.timeline = store.timeline(record.id)
+        self.capture = Capture(
+            root_fd,
+            store,
+            record.id,
+            index_path=os.path.join(home, "index", record.id),
+            limits=limits,
+            reporter=reporter,
+        )
+        self._again: dict[str, Callable[[str], tuple[Plan, Report | None]]] = {}
+        self.annexes: tuple[Annex, ...] = ()  # tracked paths outside the tree; set by who opens the workspace
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store and the root."""
+        for annex in self.annexes:
+            os.close(annex.ws.root_fd)
+        self.annexes = ()
+        if self.root_fd >= 0:
+            os.close(self.root_fd)
+            self.root_fd = -1
+            self.store.close()
+
+    # -- checkpoints
+
+    def checkpoint(
+        self,
+        label: str = "",
+        *,
+        pin: bool = False,
+        note: str = "",
+        actor: str = "",
+        step: str = "",
+        data: str = "",
+        only_changes: bool = False,
+        label_of: Callable[[tree.Delta], str] | None = None,
+        opens: Window | None = None,
+        closes: str = "",
+        left: tuple[tuple[int, int], ...] = (),
+        alters: Window | None = None,
+    ) -> Made:
+        """Take a checkpoint; it is durable when this returns. The windows tell who made what changed since the last.
+
+        `only_changes`: none if a person would see no change. `label_of` makes the label from what they would see.
+        `opens` and `closes` (a window's id) begin and end one here, `alters` brings one up to date; `left`: the
+        processes that it leaves behind.
+        """
+        with self.store.lock(self.id):
+            self._recover()
+            try:
+                seen = self.capture.look(keep=True)
+                beside = [(annex, annex.ws.capture.look(keep=True)) for annex in self.annexes]
+            except KeyboardInterrupt:
+                self._keep_what_was_read()
+                raise
+            changed = seen.changed or any(other.changed for _, other in beside)
+            head = self.timeline.head() if only_changes and not changed else None
+            if head is not None:
+                return Made(head, seen.gaps, is_new=False)
+            if label_of is not None:
+                label = label_of([c for c in seen.changes or () if classify(c[1], c[2])])
+            draft = Draft(CHECKPOINT, self.clock(), actor, label, note, step, data=data)
+            if opens is not None:
+                draft = draft.replace(id=new_id())
+                opens = opens.replace(opened=draft.id)
+            if beside:
+                from reprieve.app.annexes import record_all
+
+                with self.store.transaction():
+                    entry = self.capture.record(seen, draft, opens=opens, closes=closes, left=left, alters=alters)
+                    record_all(self, beside, entry, opens, closes)
+            else:
+                entry = self.capture.record(seen, draft, opens=opens, closes=closes, left=left, alters=alters)
+            if pin:
+                self.timeline.pin(entry.id)
+                entry = entry.replace(is_pinned=True)
+        return Made(entry, seen.gaps)
+
+    def open_window(
+        self,
+        actor: str,
+        step: str,
+        *,
+        label: str = "",
+        note: str = "",
+        turn: int = 0,
+        pid: int = 0,
+        parent: str = "",
+        key: str = "",
+        is_background: bool = False,
+        is_container: bool = False,
+        data: str = "",
+    ) -> tuple[Made, Window]:
+        """Take a checkpoint and let an actor begin: what changes from here on is theirs, until the window closes.
+
+        With `pid` it also ends when that process is gone. `parent` is the window that it is part of. A step without a
+        name is a call that is named by us.
+        """
+        from reprieve.files.processes import born
+
+        id = new_id()
+        window = Window(id, actor, step or f"call:{id}", turn=turn, pid=pid, born=born(pid) if pid else 0)
+        window = window.replace(parent=parent, key=key, is_background=is_background, is_container=is_container)
+        made = self.checkpoint(label, note=note, opens=window, data=data)
+        return made, window.replace(opened=made.entry.id)
+
+    def close_window(
+        self,
+        window: Window,
+        *,
+        label: str = "",
+        note: str = "",
+        left: tuple[tuple[int, int], ...] = (),
+        more: str = "",
+        actor: str = "",
+    ) -> Made:
+        """Take the checkpoint that ends an actor's step. `more`: fields for its data, as JSON text.
+
+        `actor`: who made what changed, where the caller knows better than the windows tell.
+        """
+        data = f'{SEAL}{window.opened}"{"," + more if more else ""}}}'
+        return self.checkpoint(label, note=note, step=window.step, data=data, closes=window.id, left=left, actor=actor)
+
+    def resolve(self, ref: str) -> TimelineEntry:
+        """The entry that ref means. Raises BadRef."""
+        return refs.resolve(self.timeline, ref, now_ns=self.clock())
+
+    def log(self, limit: int = 0, search: str = "", kinds: Sequence[str] = ()) -> Iterator[TimelineEntry]:
+        """Entries, newest first."""
+        return self.timeline.newest_first(limit=limit, search=search, kinds=kinds)
+
+    def pin(self, ref: str, *, pinned: bool = True) -> TimelineEntry:
+        """Protect a checkpoint from pruning, or no longer."""
+        entry = self.resolve(ref)
+        self.timeline.pin(entry.id, pinned=pinned)
+        return entry.replace(is_pinned=pinned)
+
+    def name(self, ref: str, text: str) -> TimelineEntry:
+        """Give an entry a name of a person's own."""
+        entry = self.resolve(ref)
+        self.timeline.rename(entry.id, text)
+        return entry.replace(name=text)
+
+    # -- looking
+
+    def status(self, since: str | None = None) -> Status:
+        """What changed since a checkpoint (default: the latest). Writes nothing."""
+        from reprieve.app.authorship import by_path, story
+
+        with self.store.lock(self.id):
+            self._recover()
+            try:
+                base = self.resolve(since) if since else refs.latest(self.timeline)
+            except BadRef:
+                if since:
+                    raise
+                base = None
+            seen = self.capture.look(keep=False)
+            changes: tuple[Change, ...] = ()
+            if base is not None:
+                from reprieve.app.authorship import by_path, story
+
+                found = story(self.capture, base.seq, seen)
+                changes = _as_changes(found.differences(), by_path(found))
+                gaps = seen.gaps
+                if self.annexes:
+                    from reprieve.app.annexes import changes as beside
+
+                    more, their_gaps = beside(self, base)
+                    changes, gaps = (*changes, *more), (*gaps, *their_gaps)
+                return Status(base, changes, gaps)
+        return Status(base, changes, seen.gaps)
+
+    def diff(self, a: str | None, b: str | None, paths: Sequence[bytes] = ()) -> Status:
+        """What differs between two entries, or between one (default: the latest checkpoint) and now."""
+        from reprieve.app.authorship import by_path, story
+        from reprieve.app.moves import selector
+
+        if b is None:
+            found = self.status(a)
+        else:
+            first, second = self.resolve(a or "latest"), self.resolve(b)
+            older, newer = sorted((first, second), key=lambda e: e.seq)
+            delta = self.capture.changes_between(older.seq, newer.seq)
+            if first is newer:
+                delta = [(path, after, before) for path, before, after in delta]
+            from reprieve.app.authorship import by_path, story
+
+            changes = _as_changes(delta, by_path(story(self.capture, older.seq, None, newer.seq)))
+            if self.annexes:
+                from reprieve.app.annexes import changes as beside
+
+                changes = (*changes, *beside(self, first, second)[0])
+            found = Status(first, changes, ())
+        if paths:
+            from reprieve.app.moves import selector
+
+            selects = selector(paths)
+            found = found.replace(changes=tuple(c for c in found.changes if selects(c.path)))
+        return found
+
+    def content(self, entry: Entry | None) -> bytes | None:
+        """The captured bytes of a file, None if it has none. Raises StoreCorrupted."""
+        if entry is None or not entry.content:
+            return None
+        from reprieve.files.content import read
+
+        pieces = read(self.store.blobs, entry.content, is_chunked=entry.is_chunked)
+        return b"".join(bytes(n) if data is None else data for n, data in pieces)
+
+    def current_bytes(self, path: bytes) -> bytes | None:
+        """The bytes of a file as it is now, None if there is no regular file."""
+        import stat
+
+        if path.startswith(b"/"):
+            for annex in self.annexes:
+                if path.startswith(annex.path(b"") + b"/"):
+                    return annex.ws.current_bytes(path[len(annex.path(b"")) + 1 :])
+        try:
+            fd = native.open_beneath(self.root_fd, path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        with os.fdopen(fd, "rb") as file:
+            return file.read() if stat.S_ISREG(os.fstat(fd).st_mode) else None
+
+    # -- taking back
+
+    def rollback(
+        self,
+        ref: str | None = None,
+        *,
+        only: Sequence[bytes] = (),
+        everything: bool = False,
+        on_conflict: str = "abort",
+        actor: str = "",
+        take_pushed: bool = False,
+        dry_run: bool = False,
+        expect: str = "",
+    ) -> tuple[Plan, Report | None]:
+        """Move the tree back to ref (default: the latest checkpoint); `expect` is the id of the plan agreed to.
+
+        What is known to be a person's stays, unless `everything` is to go. `actor`: only what that one did.
+        """
+
+        def plan(moves: Moves) -> Plan:
+            choices = Choices(on_conflict, take_pushed)
+            target = self._target(ref)
+            return moves.rollback(target, only=only, everything=everything, choices=choices, actor=actor)
+
+        def beside(moves: Moves, annex: Annex) -> Plan | None:
+            from reprieve.app.annexes import position
+
+            at = position(self, annex, self._target(ref))
+            if at is None:
+                return None
+            choices = Choices(on_conflict, take_pushed)
+            return moves.rollback(at, only=annex.names, everything=everything, choices=choices, actor=actor)
+
+        return self._move(plan, None if only else beside, dry_run=dry_run, expect=expect)
+
+    def undo(
+        self,
+        step: str | None = None,
+        *,
+        tail: bool = False,
+        on_conflict: str = "abort",
+        dry_run: bool = False,
+        expect: str = "",
+    ) -> tuple[Plan, Report | None]:
+        """Take one step back (default: the last one) and keep what came after it."""
+
+        def plan(moves: Moves) -> Plan:
+            made = moves.undo(step, tail=tail, choices=Choices(on_conflict))
+            found.append(moves.undone)
+            return made
+
+        def beside(moves: Moves, annex: Annex) -> Plan | None:
+            return moves.undo_windows(found[0], choices=Choices(on_conflict))
+
+        found: list[frozenset[str]] = []
+        return self._move(plan, beside, dry_run=dry_run, expect=expect)
+
+    def revert(
+        self,
+        paths: Sequence[bytes],
+        to: str | None = None,
+        *,
+        hunks: Sequence[int] = (),
+        dry_run: bool = False,
+        expect: str = "",
+    ) -> tuple[Plan, Report | None]:
+        """Bring back single files, folders or globs; with `hunks` (counted from 1) those places of one file."""
+
+        def plan(moves: Moves) -> Plan:
+            return moves.revert(paths, self._target(to), hunks=hunks)
+
+        return self._move(plan, None, dry_run=dry_run, expect=expect)
+
+    def redo(self, *, dry_run: bool = False, expect: str = "") -> tuple[Plan, Report | None]:
+        """Undo the last rollback, undo or revert that was not redone yet."""
+
+        def plan(moves: Moves) -> Plan:
+            made = moves.redo(self._moved_beside())
+            found.append(made.of)
+            return made
+
+        def beside(moves: Moves, annex: Annex) -> Plan | None:
+            return moves.redo_beside(found[0])
+
+        found: list[str] = []
+        return self._move(plan, beside, dry_run=dry_run, expect=expect)
+
+    def plan_rollback(self, ref: str | None = None, *, only: Sequence[bytes] = (), everything: bool = False) -> Plan:
+        """What `rollback` would do; `apply` it."""
+        return self._remember(lambda e: self.rollback(ref, only=only, everything=everything, dry_run=not e, expect=e))
+
+    def plan_revert(self, paths: Sequence[bytes], to: str | None = None) -> Plan:
+        """What `revert` would do; `apply` it."""
+        return self._remember(lambda e: self.revert(paths, to, dry_run=not e, expect=e))
+
+    def plan_redo(self) -> Plan:
+        """What `redo` would do; `apply` it."""
+        return self._remember(lambda e: self.redo(dry_run=not e, expect=e))
+
+    def apply(self, plan: Plan) -> Report:
+        """Carry out a plan that this workspace made. Raises Conflict if the folder changed since."""
+        report = self._again[plan.id](plan.id)[1]
+        assert report is not None
+        return report
+
+    # -- inside
+
+    def _target(self, ref: str | None) -> TimelineEntry:
+        return self.resolve(ref) if ref else refs.latest(self.timeline)
+
+    def _remember(self, again: Callable[[str], tuple[Plan, Report | None]]) -> Plan:
+        plan = again("")[0]
+        self._again[plan.id] = again
+        return plan
+
+    def _move(
+        self,
+        make: Callable[[Moves], Plan],
+        beside: Callable[[Moves, Annex], Plan | None] | None,
+        *,
+        dry_run: bool,
+        expect: str,
+    ) -> tuple[Plan, Report | None]:
+        from reprieve.app.moves import Moves
+
+        with self.store.lock(self.id):
+            self._recover()
+            if not dry_run:
+                self._refuse_while_running()
+                self._say_who_is_at_work()
+            seen = self.capture.look(keep=not dry_run)
+            plan = whole = make(Moves(self, seen))
+            planned: list[Annexed] = []
+            gaps: list[Gap] = []
+            if self.annexes and beside is not None:
+                from reprieve.app.annexes import joined, plan_all
+
+                planned, gaps = plan_all(self, beside, keep=not dry_run)
+                whole = joined(plan, planned, gaps)
+            if dry_run:
+                return whole, None
+            if expect and whole.id != expect:
+                raise Conflict(
+                    "the folder changed since the plan was made; nothing was touched",
+                    hints=["look at the new plan and confirm again"],
+                )
+            seen = self.capture.with_stored_delta(seen)
+            if planned:
+                from reprieve.app.annexes import move_all
+
+                report = move_all(self, plan, seen, planned)
+            else:
+                from reprieve.rollback.execute import execute
+
+                report = execute(self.capture, plan, seen, new_id=new_id, now_ns=self.clock())
+                self._keep_conflicts(plan, report)
+            return whole, report.replace(not_undone=(*report.not_undone, *gaps))
+
+    def _keep_conflicts(self, plan: Plan, report: Report) -> None:
+        """What a person wrote while a move ran is part of the story, and must be in the store."""
+        if report.conflicts:
+            data = f'{SAFETY}{report.operation}"}}'
+            draft = Draft(CHECKPOINT, self.clock(), "", f"after {plan.kind} with conflicts", data=data)
+            self.capture.record(self.capture.look(keep=True), draft)
+
+    def _keep_what_was_read(self) -> None:
+        """An interrupted checkpoint goes on where it was: its content need not be stored again."""
+        try:
+            self.store.blobs.flush()
+        except StoreFailed:
+            self.reporter.note("what was read last is not kept")  # the interrupt hit in the middle of a write
+
+    def _moved_beside(self) -> set[str]:
+        """Ids of moves that also moved a tracked path."""
+        entries = (entry for annex in self.annexes for entry in annex.ws.timeline.backwards() if entry.kind in MOVES)
+        return {field(entry.data, "with") for entry in entries}
+
+    def _recover(self) -> None:
+        for ws in (self, *(annex.ws for annex in self.annexes)):
+            if ws.timeline.intent():
+                from reprieve.rollback.execute import recover
+
+                recover(ws.capture, now_ns=self.clock())
+
+    def _say_who_is_at_work(self) -> None:
+        """An agent in the middle of a call can't be stopped from here; a person has to know."""
+        _, _, now = self.capture.author()
+        for window in now.open:
+            if window.step.startswith("call:"):
+                self.reporter.warn(
+                    f"{window.actor} may be in the middle of '{window.step}'; what it writes from now on stays"
+                )
+
+    def _refuse_while_running(self) -> None:
+        from reprieve.app.run import active_runs
+
+        for pid, label in active_runs(self.home, self.id):
+            if os.environ.get("REPRIEVE_RUN") != str(pid):
+                raise Refused(
+                    f"'reprieve run' of '{label}' is still active here (pid {pid}); nothing was touched",
+                    hints=[f"end it first (pid {pid}), then run the same command again"],
+                    data={"pid": pid},
+                )
+
+
+def _as_changes(delta: tree.Delta, actors: Mapping[bytes, str]) -> tuple[Change, ...]:
+    found = []
+    for path, before, after in sorted(delta, key=lambda d: tree.sort_key(d[0])):
+        word = classify(before, after)
+        if word:
+            found.append(Change(path, word, before, after, actors.get(path, UNKNOWN)))
+    return tuple(found)

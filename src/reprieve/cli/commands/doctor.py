@@ -1,0 +1,56 @@
+"""`reprieve doctor`: what is wrong on this machine, and what to do about it."""
+
+from __future__ import annotations
+
+import platform
+
+from reprieve.agents.health import diagnose_agents
+from reprieve.app.doctor import Finding, diagnose
+from reprieve.app.finding import open_workspace
+from reprieve.app.recent import last_seen
+from reprieve.cli import humane
+from reprieve.cli.spec import Command, Parsed
+from reprieve.cli.terminal import Terminal
+from reprieve.cli.this_machine import records, this_machine
+from reprieve.errors import ReprieveError
+from reprieve.version import VERSION
+
+SPEC = Command(
+    "doctor",
+    "Tell what is wrong on this machine and what to do",
+    (
+        ("reprieve doctor", "check the store, the settings, this directory and the hooks of agents"),
+        ("reprieve doctor --json", "the same for a bug report or a script"),
+    ),
+    details="It looks and never repairs. Nothing leaves this machine.",
+    exit_codes=((1, "something needs attention"),),
+)
+_MARKS = {"ok": ("ok  ", "green"), "warn": ("warn", "yellow"), "bad": ("bad ", "red")}
+
+
+def run(args: Parsed, out: Terminal) -> int:
+    findings = [*diagnose(args.start, out.reporter), *_agents(args)]
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    out.answer(
+        version=VERSION,
+        python=python,
+        system=platform.platform(),
+        findings=[{"level": f.level, "subject": f.subject, "text": f.text, "hint": f.hint} for f in findings],
+    )
+    out.line(f"Reprieve {VERSION}, {python}, {platform.platform()}")
+    for finding in findings:
+        mark, style = _MARKS[finding.level]
+        out.line(f"  {out.styled(mark, style)}  {finding.subject}: {humane.safe(finding.text)}")
+        if finding.hint:
+            out.line(f"        Hint: {humane.safe(finding.hint)}")
+    return 0 if all(finding.level == "ok" for finding in findings) else 1
+
+
+def _agents(args: Parsed) -> list[Finding]:
+    seen: dict[str, str] = {}
+    try:
+        with open_workspace(args.start) as ws:
+            seen = {name: humane.age(at) for name, at in last_seen(ws.timeline).items()}
+    except ReprieveError:
+        seen = {}  # what is wrong with the store is said above
+    return diagnose_agents(this_machine(args.start), records=records(), seen=seen)

@@ -1,0 +1,84 @@
+"""`reprieve rollback`: move the tree back to a checkpoint."""
+
+from __future__ import annotations
+
+from reprieve.app.paths import beneath_root
+from reprieve.cli import opening
+from reprieve.cli.choices import ON_CONFLICT
+from reprieve.cli.refs import REF_HELP
+from reprieve.cli.spec import Argument, Command, Option, Parsed
+from reprieve.cli.take_back import Words, carry_out
+from reprieve.cli.terminal import Terminal
+from reprieve.errors import Usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from reprieve.agents.rewind import Rewind
+    from reprieve.model.plan import Plan, Report
+
+SPEC = Command(
+    "rollback",
+    "Move the tree back to a checkpoint",
+    (
+        ('reprieve rollback "before the refactoring" --only src --dry-run', "see what it would do to one folder"),
+        ("reprieve rollback turn:3 --conversation", "files and chat as they were when that turn of an agent began"),
+    ),
+    details=(
+        "The tree becomes what it was at REF: bytes, modes, times, links, and git's HEAD, branches, index and stash. "
+        "What you did yourself since, outside of every run and agent's step, stays; where both changed a file, the "
+        "agent's part is taken out of it, and where that is not possible nothing is touched and the conflict is shown. "
+        "What is there now is kept first, so `redo` takes the rollback back. Paths that a checkpoint could not protect "
+        "are never touched. On a terminal the plan is shown and confirmed; without one it is carried out at once. "
+        "--conversation makes a new session that ends at that point, where the agent supports that, and prints the "
+        "command that goes on from there; the old one stays as it is."
+    ),
+    arguments=(Argument("REF", REF_HELP + "; default: latest", complete="ref"),),
+    options=(
+        Option("--dry-run", "Show the plan and stop"),
+        Option("--yes", "Do not ask", short="-y"),
+        Option("--only", "Only this file or folder", metavar="PATH", is_many=True, complete="path"),
+        Option("--everything", "Take back a person's changes as well"),
+        Option("--actor", "Take back only what this one did", metavar="ACTOR", complete="actor"),
+        Option("--pushed", "Take git's history back even where commits were pushed since"),
+        ON_CONFLICT,
+        Option("--files", "Move files only, and leave conversations alone; this is the default"),
+        Option("--conversation", "Take the agents' conversations back together with the files"),
+        Option("--conversation-only", "Take the agents' conversations back and leave the files alone"),
+    ),
+    exit_codes=((4, "conflict: nothing was touched"), (5, "not confirmed: nothing was touched"), (6, "partly done")),
+)
+WORDS = Words(
+    "Roll back {count}?", "Rolled back to {target}", "Nothing to roll back: everything is as it was at {target}"
+)
+
+
+def run(args: Parsed, out: Terminal) -> int:
+    if args.flag("files") and (args.flag("conversation") or args.flag("conversation-only")):
+        raise Usage("--files leaves conversations alone; choose one")
+    with opening.workspace(args, out) as ws:
+        rewinds: list[Rewind] = []
+        if args.flag("conversation") or args.flag("conversation-only"):
+            from reprieve.cli import rewinding
+
+            # first, so that nothing was touched yet where an agent offers no way
+            rewinds = rewinding.plan(ws, args.maybe("REF"))
+        only = tuple(beneath_root(ws.root, args.start, path) for path in args.many("only"))
+
+        def move(*, dry_run: bool, expect: str) -> tuple[Plan, Report | None]:
+            return ws.rollback(
+                args.maybe("REF"),
+                only=only,
+                everything=args.flag("everything"),
+                on_conflict=args.text("on-conflict", "abort"),
+                actor=args.text("actor"),
+                take_pushed=args.flag("pushed"),
+                dry_run=dry_run,
+                expect=expect,
+            )
+
+        code = 0
+        if not args.flag("conversation-only"):
+            code = carry_out(move, out, WORDS, dry_run=args.flag("dry-run"), ask=not args.flag("yes"))
+        if rewinds:
+            rewinding.carry_out(rewinds, out, dry_run=args.flag("dry-run"))
+        return code

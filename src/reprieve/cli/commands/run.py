@@ -1,0 +1,122 @@
+"""`reprieve run`: run any command so that what it does to the tree can be taken back."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from reprieve.app.render import checkpoint_json, plan_json, report_json
+from reprieve.app.run import Ran
+from reprieve.app.run import run as run_command
+from reprieve.cli import humane, opening
+from reprieve.cli.spec import Argument, Command, Option, Parsed
+from reprieve.cli.terminal import Terminal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SPEC = Command(
+    "run",
+    "Run a command so that its changes can be taken back",
+    (
+        ("reprieve run -- claude", "run an agent; afterwards: reprieve status, reprieve rollback"),
+        ("reprieve run --on-failure rollback --label deps -- npm update", "take its changes back if it fails"),
+    ),
+    details=(
+        "Takes a checkpoint, runs the command with its arguments, terminal and signals untouched, and takes another: "
+        "what changed in between belongs to that run. With --json the command's output goes to standard error."
+    ),
+    trailing=Argument("CMD", "The command and its arguments", is_required=True, is_many=True, complete="command-line"),
+    options=(
+        Option("--label", "Name the run; `step:LABEL` means the point just before it", metavar="L"),
+        Option("--check", "A shell command that decides whether it went well, besides its exit code", metavar="CMD"),
+        Option(
+            "--on-failure",
+            "What to do with the changes of a run that failed",
+            metavar="CHOICE",
+            choices=("keep", "rollback"),
+            default="keep",
+        ),
+        opening.ANYWHERE,
+    ),
+    exit_codes=(
+        (126, "CMD cannot be executed"),
+        (127, "there is no such CMD"),
+        (128, "and more: CMD ended by a signal"),
+    ),
+)
+
+
+def run(args: Parsed, out: Terminal) -> int:
+    with opening.workspace(args, out, create=True) as ws:
+        kept_out = _give_stdout_to_stderr() if out.json else None
+        try:
+            done = run_command(
+                ws,
+                args.many("CMD"),
+                label=args.text("label"),
+                on_failure=args.text("on-failure", "keep"),
+                check=args.text("check"),
+            )
+        finally:
+            if kept_out is not None:
+                os.dup2(kept_out, 1)
+                os.close(kept_out)
+    if out.json:
+        out.answer(
+            exit_code=done.exit_code,
+            before=checkpoint_json(done.before),
+            after=checkpoint_json(done.after, done.gaps),
+            check=_check_json(args.text("check"), done) if args.text("check") else None,
+            plan=plan_json(done.plan) if done.plan else None,
+            report=report_json(done.report) if done.report else None,
+        )
+    elif not out.quiet:
+        # On standard error: standard output belongs to the command
+        say = out.error_line
+        changed = humane.count(done.after.changed, "path") + " changed" if done.after.changed else "nothing changed"
+        say(f"Reprieve: {changed}; before the run: {done.before.id}, after it: {done.after.id}")
+        if done.gaps:
+            some = ", ".join(humane.path(gap.path) for gap in done.gaps[:3]) + (", …" if len(done.gaps) > 3 else "")
+            say(f"Reprieve: not protected: {some}; why: reprieve status")
+        for text in _after_failure(done):
+            say(f"Reprieve: {text}")
+        if done.report is None and done.after.changed:
+            say(f"Reprieve: see them: reprieve diff {done.before.id}; undo them: reprieve rollback {done.before.id}")
+    return done.exit_code
+
+
+def _after_failure(done: Ran) -> Iterator[str]:
+    """What is to be said about a run or check that failed."""
+    if done.is_check_red:
+        name = humane.safe(done.after.step)
+        yield f"the check is red after step '{name}' (exit code {done.exit_code})"
+        if done.report is None:
+            yield f"take that step back: reprieve undo {done.after.id}"
+    if done.report is not None and done.report.operation:
+        what = "that step was" if done.is_check_red else "the run failed, its changes were"
+        yield f"{what} taken back; bring back what it did with: {done.report.redo}"
+    elif done.report is not None:
+        yield "there was nothing to take back"
+    if done.report is not None and (stays := len(done.report.conflicts) + len(done.report.not_undone)):
+        yield f"{humane.count(stays, 'path')} could not be taken back; see: reprieve status --since {done.before.id}"
+
+
+def _check_json(command: str, done: Ran) -> dict[str, object]:
+    """The check's word; `step` is what it is about."""
+    return {
+        "command": command,
+        "red": done.is_check_red,
+        "step": done.after.id,
+        "undo": f"reprieve undo {done.after.id}" if done.is_check_red and done.report is None else None,
+    }
+
+
+def _give_stdout_to_stderr() -> int:
+    """Let the command write to standard error instead: standard output is for the one JSON object."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    return kept

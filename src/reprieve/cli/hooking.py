@@ -1,0 +1,216 @@
+"""Answer one call of a coding agent's hook: its words on standard input, the answer on standard output.
+
+Never ends with a traceback, and never with an exit code that the agent's own language does not give a meaning: in most
+agents an exit of 2 blocks the call, in Copilot any but 0 does. So this answers for all of its own errors.
+"""
+
+from __future__ import annotations
+
+import os
+
+from reprieve.agents import registry
+from reprieve.errors import ReprieveError
+from reprieve.model.hookevent import ALLOW, BEFORE, PROMPT, SESSION_END, SESSION_START, SUBAGENT_START, Answer, matters
+from reprieve.model.reporter import Reporter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
+
+    from reprieve.agents.registry import Agent
+    from reprieve.model.hookevent import HookEvent, Reply
+
+_MOST = 64 * 1024 * 1024 + 1  # one byte more than a payload may have, so that a longer one is noticed
+# Agents give these events less time than tool calls (agents/*.py).
+_SHORT_S = {PROMPT: 15, SESSION_START: 15, SUBAGENT_START: 15, SESSION_END: 5}
+
+
+class OverBudget(KeyboardInterrupt):
+    """The time is up. Like an interrupt, so that what was read so far is kept for the next try."""
+
+
+def serve(words: Sequence[str]) -> int:
+    """Answer on the standard streams; the exit code."""
+    if os.isatty(0):
+        _write(2, b"reprieve hook is called by coding agents, with a payload on standard input\n"
+                  b"Hint: install it with: reprieve protect\n")  # fmt: skip
+        return 0
+    out, err, code = reply(words, _read(), os.environ)
+    _write(1, out)
+    _write(2, err)
+    return code
+
+
+def reply(
+    words: Sequence[str], data: bytes, variables: Mapping[str, str], handle: Callable[..., str] | None = None
+) -> Reply:
+    """The answer to one call of the hook. Never raises. `handle` is `app.hooks.handle` unless a test gives another."""
+    name = words[0] if words else ""
+    named = words[1] if len(words) > 1 else None
+    said: list[str] = []
+    try:
+        payload, problem = registry.parse(data)
+        if problem:
+            said.append(f"the agent sent something unreadable: {problem}")
+        if isinstance(token := payload.get("reprieve_probe"), str):
+            return _probed(token, variables)
+        agent = registry.load(registry.host_of(name, payload, variables))
+        event = agent.read(payload, named)
+        answer = _decide(agent, event, variables, said, handle)
+        out, err, code = agent.answer(event, answer)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last resort: it is said, and the agent goes on
+        said.append(f"this is a bug in Reprieve, the step is not protected: {type(error).__name__}: {error}")
+        said.append(_off(name))
+        out, err, code = b"", b"", 0
+    lines = "".join(f"reprieve: {line}\n" for line in said)
+    return out, err + lines.encode("utf-8", "backslashreplace"), code
+
+
+def _probed(token: str, variables: Mapping[str, str]) -> Reply:
+    """`doctor` asks whether this is really us, and whether we could do our work."""
+    from reprieve.agents.reading import say
+    from reprieve.app import places
+    from reprieve.store.local import LocalStore
+    from reprieve.version import VERSION
+
+    problem = ""
+    if variables.get("REPRIEVE_DISABLED") == "1":
+        problem = "REPRIEVE_DISABLED=1 switches it off"
+    try:
+        LocalStore.open(places.home()).close()
+    except ReprieveError as error:
+        problem = error.message
+    return say({"reprieve_probe": token, "version": VERSION, "problem": problem})
+
+
+def _decide(
+    agent: Agent,
+    event: HookEvent,
+    variables: Mapping[str, str],
+    said: list[str],
+    handle: Callable[..., str] | None,
+) -> Answer:
+    if variables.get("REPRIEVE_DISABLED") == "1":
+        text = "Reprieve is switched off (REPRIEVE_DISABLED=1): no step is protected"
+        said.append(text)
+        return Answer(note=text if event.kind in (PROMPT, SESSION_START) and agent.carries_note(event) else "")
+    if not matters(event):
+        return Answer()
+    try:
+        from reprieve.app import hooks
+
+        with _Budget(event.kind):
+            can_note = agent.carries_note(event)
+            reporter = _Said(said)
+            return Answer(
+                note=(handle or hooks.handle)(event, can_note=can_note, variables=variables, reporter=reporter)
+            )
+    except OverBudget as over:
+        why, hints = str(over), ["give it more time: reprieve config set hook.budget_s 55"]
+    except KeyboardInterrupt:
+        why, hints = "interrupted", []
+    except ReprieveError as error:
+        why, hints = error.message, list(error.hints)
+    except OSError as error:
+        why, hints = f"the system refused: {error.strerror or error}", ["see what is wrong: reprieve doctor"]
+    except Exception as error:  # noqa: BLE001 - said in the agent's own language
+        why = f"this is a bug in Reprieve: {type(error).__name__}: {error}"
+        hints = ["please report it with the output of: reprieve doctor"]
+    return _failed(agent, event, why, hints, said)
+
+
+def _failed(agent: Agent, event: HookEvent, why: str, hints: Sequence[str], said: list[str]) -> Answer:
+    """No checkpoint: what the person chose to happen then."""
+    text = ". ".join((why, *(f"Hint: {hint}" for hint in hints)))
+    if event.kind != BEFORE:
+        # nothing is about to happen that could be refused; but nobody shall believe that all is well
+        said.append(f"this step could not be recorded: {text}")
+        note = f"Reprieve could not record this step: {text}. Tell the user." if agent.carries_note(event) else ""
+        return Answer(note=note)
+    decision = _policy(said)
+    if decision == ALLOW:
+        said.append(f"this step is not protected (hook.on_failure is allow): {text}")
+        note = f"Reprieve could not take a checkpoint, this step is not protected: {text}. Tell the user."
+        return Answer(note=note if agent.carries_note(event) else "")
+    reason = (
+        f"Reprieve could not take a checkpoint before this step, so the step can not be undone: {text}. "
+        f"To go on without protection: reprieve config set hook.on_failure allow. {_off(agent.NAME)}"
+    )
+    return Answer(decision, reason)
+
+
+def _policy(said: list[str]) -> str:
+    from reprieve.app import config
+
+    try:
+        return config.load().hook_on_failure
+    except ReprieveError as error:
+        said.append(error.message)
+        return config.Config().hook_on_failure
+
+
+def _off(agent: str) -> str:
+    name = agent if agent in registry.NAMES else ""
+    return f"To switch Reprieve off: REPRIEVE_DISABLED=1, or for good: reprieve unprotect {name}".rstrip()
+
+
+class _Budget:
+    """Ends what is inside when the time is up. The timer is the kernel's: no thread, no import."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.old: object = None
+
+    def __enter__(self) -> None:
+        import _signal
+
+        from reprieve.app import config
+
+        budget = config.load().hook_budget_s
+        self.seconds = min(budget or 3600, _SHORT_S.get(self.kind, 3600))
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            raise OverBudget(f"it took longer than {self.seconds} s")
+
+        self.old = _signal.signal(_signal.SIGALRM, stop)
+        _signal.setitimer(_signal.ITIMER_REAL, self.seconds)
+
+    def __exit__(self, *_: object) -> None:
+        import _signal
+
+        _signal.setitimer(_signal.ITIMER_REAL, 0)
+        _signal.signal(_signal.SIGALRM, self.old)
+
+
+class _Said(Reporter):
+    """What the core has to say goes to standard error, where agents keep it in their logs."""
+
+    def __init__(self, said: list[str]) -> None:
+        self._said = said
+
+    def note(self, text: str) -> None:
+        self._said.append(text)
+
+    def warn(self, text: str) -> None:
+        self._said.append(text)
+
+
+def _read() -> bytes:
+    parts = []
+    left = _MOST
+    try:
+        while left > 0 and (part := os.read(0, min(left, 1 << 20))):
+            parts.append(part)
+            left -= len(part)
+    except OSError as error:  # standard input is closed
+        _write(2, f"reprieve: no payload: {error.strerror}\n".encode())
+    return b"".join(parts)
+
+
+def _write(fd: int, data: bytes) -> None:
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError:  # the agent went away; there is nobody left to tell
+        return

@@ -1,0 +1,21 @@
+"""Open the workspace that a command is about."""
+
+from __future__ import annotations
+
+from reprieve.app.finding import open_workspace
+from reprieve.cli.spec import Option
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from reprieve.app.workspace import Workspace
+    from reprieve.cli.spec import Parsed
+    from reprieve.cli.terminal import Terminal
+
+ANYWHERE = Option("--anywhere", "Allow '/' and the home directory as a workspace")
+
+
+def workspace(args: Parsed, out: Terminal, *, create: bool = False) -> Workspace:
+    """The workspace around where the command works; `create` makes one there if there is none."""
+    return open_workspace(
+        args.start, create=create, reporter=out.reporter, allow_anywhere=args.flag(ANYWHERE.name.removeprefix("--"))
+    )

@@ -1,0 +1,159 @@
+"""Show a plan, ask, have it carried out, say what happened: what rollback, revert and redo have in common."""
+
+from __future__ import annotations
+
+from reprieve.cli import humane
+from reprieve.errors import Refused
+from reprieve.model.actor import UNKNOWN, said
+from reprieve.model.entry import DIR
+from reprieve.model.plan import GIT
+from reprieve.model.timeline import REDO
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Protocol
+
+    from reprieve.cli.terminal import Terminal
+    from reprieve.model.change import Gap
+    from reprieve.model.plan import Action, Kept, Plan, Report
+
+    class Move(Protocol):
+        """A use case that plans, and unless dry carries out the plan; `expect` is the id of the plan agreed to."""
+
+        def __call__(self, *, dry_run: bool, expect: str) -> tuple[Plan, Report | None]: ...
+
+
+SHOWN = 200  # lines of a plan on a terminal; --json has all
+PARTLY = 6
+_MARKS = {"delete": ("-", "red"), "recreate": ("+", "green")}
+
+
+class Words:
+    """How one command speaks of itself."""
+
+    def __init__(self, question: str, done: str, nothing: str) -> None:
+        self.question, self.done, self.nothing = question, done, nothing
+
+
+def carry_out(move: Move, out: Terminal, words: Words, *, dry_run: bool, ask: bool) -> int:
+    """The way of every plan. Raises Conflict (nothing touched) and Refused (not confirmed)."""
+    expect = ""
+    if dry_run or (ask and out.is_interactive):
+        plan, _ = move(dry_run=True, expect="")
+        if dry_run:
+            _preview(plan, out, words)
+            return 0
+        if plan.actions and not plan.conflicts:
+            show_plan(plan, out, words)
+            if not out.confirm(words.question.format(count=humane.count(len(plan.actions), "path"))):
+                raise Refused("not confirmed; nothing was touched")
+            expect = plan.id  # what was agreed to is what happens
+    plan, report = move(dry_run=False, expect=expect)
+    assert report is not None
+    if out.json:
+        from reprieve.app.render import plan_json, report_json
+
+        out.answer(plan=plan_json(plan), report=report_json(report))
+    else:
+        show_report(plan, report, out, words, is_plan_shown=bool(expect))
+    return PARTLY if report.is_partial else 0
+
+
+def _preview(plan: Plan, out: Terminal, words: Words) -> None:
+    if out.json:
+        from reprieve.app.render import plan_json
+
+        out.answer(plan=plan_json(plan))
+        return
+    show_plan(plan, out, words)
+    out.say("Nothing was touched: this was a dry run")
+
+
+def show_plan(plan: Plan, out: Terminal, words: Words) -> None:
+    """What would be done, what stays, what cannot be undone, what stands in the way."""
+    if not plan.actions and not plan.conflicts:
+        out.line(words.nothing.format(target=target(plan), label=humane.safe(plan.label)))
+    else:
+        out.line(f"Plan: back to {target(plan)}")
+        _actions(plan.actions, out, whole="--dry-run --json")
+    for conflict in plan.conflicts:
+        out.line(f"  ! {humane.path(conflict.path)}: conflict, {humane.safe(conflict.reason)}", "red")
+    _left(plan.kept, plan.not_undone, out)
+
+
+def show_report(plan: Plan, report: Report, out: Terminal, words: Words, *, is_plan_shown: bool) -> None:
+    """What was done, and how to take it back."""
+    if not report.operation:
+        if report.is_partial:
+            out.say(f"Nothing was changed: what differs from {target(plan)} could not be taken back")
+        else:
+            out.say(words.nothing.format(target=target(plan), label=humane.safe(plan.label)))
+        _left(report.kept, report.not_undone, out)
+        return
+    if not is_plan_shown and not out.quiet:
+        _actions(plan.actions, out, whole=f"reprieve show {report.operation}")
+    _left(report.kept, report.not_undone, out)
+    for conflict in report.conflicts:
+        out.line(f"  ! {humane.path(conflict.path)}: left as it is, {humane.safe(conflict.reason)}", "red")
+    parts = [humane.count(len(report.restored), "path") + " restored"]
+    if report.deleted:
+        parts.append(f"{len(report.deleted):,} deleted")
+    if report.kept:
+        parts.append(f"{len(report.kept):,} kept")
+    out.say(f"{words.done.format(target=target(plan), label=humane.safe(plan.label))}: {', '.join(parts)}")
+    if report.safety_checkpoint:
+        out.say(f"What was there before is kept as {report.safety_checkpoint}")
+    if report.redo:
+        out.say(f"Take this back with: {report.redo}")
+
+
+def target(plan: Plan) -> str:
+    """The target as a person knows it."""
+    if plan.kind == REDO:
+        return f"{humane.safe(plan.label)} ({plan.target})"
+    return f'{plan.target} "{humane.safe(plan.label)}"' if plan.label else plan.target
+
+
+def _actions(actions: Sequence[Action], out: Terminal, *, whole: str) -> None:
+    """Each path with its verb. Directories that only get their times back are counted: they follow from the rest."""
+    git = [action for action in actions if action.kind == GIT]
+    listed = [action for action in actions if not _is_only_times(action) and action.kind != GIT]
+    shown = listed[:SHOWN] if out.is_terminal else listed
+    for action in shown:
+        mark, style = _MARKS.get(action.verb, ("~", "yellow"))
+        by = "" if action.actor in ("", UNKNOWN) else f", by {humane.safe(said(action.actor))}"
+        reason = f"  ({humane.safe(action.reason)}{by})" if action.reason else ""
+        out.line(f"  {out.styled(mark, style)} {action.verb:9} {humane.path(action.path)}{reason}")
+    if len(shown) < len(listed):
+        out.line(f"  … and {len(listed) - len(shown):,} more; all of them: {whole}")
+    _repositories(git, out)
+    times = len(actions) - len(listed) - len(git)
+    if times:
+        out.line(f"  ~ set times of {humane.count(times, 'directory', 'directories')}")
+
+
+def _repositories(actions: Sequence[Action], out: Terminal) -> None:
+    """One line for each repository, with what people know by name; its objects and logs are many."""
+    found: dict[bytes, list[bytes]] = {}
+    for action in actions:
+        at, _, below = action.path.partition(b".git/")
+        found.setdefault(at + b".git", []).append(below)
+    for repository, inner in found.items():
+        known = [name for name in inner if name.startswith(b"refs/") or b"/" not in name]
+        known = [name for name in known if name not in (b"COMMIT_EDITMSG", b"FETCH_HEAD") and name[-5:] != b".lock"]
+        names = ", ".join(humane.path(name) for name in sorted(known)[:8]) or "objects only"
+        more = f" and {len(known) - 8} more" if len(known) > 8 else ""
+        paths = humane.count(len(inner), "path")
+        out.line(f"  {out.styled('~', 'yellow')} git       {humane.path(repository)}: {names}{more}  ({paths})")
+
+
+def _is_only_times(action: Action) -> bool:
+    return action.verb == "set times" and action.after is not None and action.after.kind == DIR
+
+
+def _left(kept: Sequence[Kept], not_undone: Sequence[Gap], out: Terminal) -> None:
+    for item in kept[:SHOWN] if out.is_terminal else kept:
+        out.line(f"  = kept      {humane.path(item.path)}: {humane.safe(item.reason)}")
+    for gap in not_undone[:SHOWN] if out.is_terminal else not_undone:
+        out.line(f"  ! not undone {humane.path(gap.path)}: {humane.safe(gap.reason)}", "red")

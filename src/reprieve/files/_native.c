@@ -1,0 +1,107 @@
+/* reprieve.files._native: the parts of the file engine that touch every file. _native.h says what holds in all of them. */
+#include "_native.h"
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+#include <pthread.h>
+#include <signal.h>
+
+/* Makes room for `need` items; false when memory is short, with the old block untouched. */
+bool grow(void *block, size_t *cap, size_t need, size_t item)
+{
+    void **p = block;
+    if (need <= *cap)
+        return true;
+    size_t want = *cap ? *cap : 16;
+    while (want < need) {
+        if (want > SIZE_MAX / 2 / item)
+            return false;
+        want *= 2;
+    }
+    void *q = realloc(*p, want * item);
+    if (!q)
+        return false;
+    *p = q;
+    *cap = want;
+    return true;
+}
+
+/* Runs `work` on one or two threads; the second is a bonus, so failing to start it is no error. */
+void run_threads(void (*work)(void *), void *first, void *second)
+{
+    pthread_t thread;
+    bool started = false;
+    if (second) {
+        /* The interpreter expects signals on its own threads. */
+        sigset_t all, old;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, &old);
+        started = pthread_create(&thread, NULL, (void *(*)(void *))(void (*)(void))work, second) == 0;
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+    }
+    work(first);
+    if (started)
+        pthread_join(thread, NULL);
+}
+
+static PyObject *py_trim(PyObject *module, PyObject *none)
+{
+    (void)module, (void)none;
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+    Py_RETURN_NONE;
+}
+
+#define KEYWORDS(f) (PyCFunction)(void (*)(void)) f, METH_VARARGS | METH_KEYWORDS, NULL
+
+static PyMethodDef methods[] = {
+    {"scan", KEYWORDS(py_scan)},
+    {"read_rows", KEYWORDS(py_read_rows)},
+    {"merge", KEYWORDS(py_merge)},
+    {"find", py_find, METH_VARARGS, NULL},
+    {"get", py_get, METH_VARARGS, NULL},
+    {"entries", py_entries, METH_VARARGS, NULL},
+    {"pack", py_pack, METH_VARARGS, NULL},
+    {"check", py_check, METH_O, NULL},
+    {"diff", py_diff, METH_VARARGS, NULL},
+    {"sha256", py_sha256, METH_O, NULL},
+    {"cuts", py_cuts, METH_VARARGS, NULL},
+    {"write_files", py_write_files, METH_VARARGS, NULL},
+    {"make_dirs", py_make_dirs, METH_VARARGS, NULL},
+    {"finish_dirs", py_finish_dirs, METH_VARARGS, NULL},
+    {"rename2", py_rename2, METH_VARARGS, NULL},
+    {"open_beneath", KEYWORDS(py_open_beneath)},
+    {"fill_stats", py_fill_stats, METH_VARARGS, NULL},
+    {"stat_many", py_stat_many, METH_VARARGS, NULL},
+    {"syncfs", py_syncfs, METH_VARARGS, NULL},
+    {"birth", py_birth, METH_VARARGS, NULL},
+    {"trim", py_trim, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static int module_exec(PyObject *module)
+{
+    (void)module;
+    set_up_hashes();
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)module_exec},
+#if PY_VERSION_HEX >= 0x030C0000
+    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "reprieve.files._native",
+    .m_doc = "The file engine's native functions; see _native.pyi.",
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,110 @@
+/* Many directories at once: made for a restore, and given their owner, mode and time when their content is there. */
+#include "_native.h"
+
+#include <sys/xattr.h>
+
+enum { HAS_XATTRS = -1 };
+
+static int make_one(guest_t *guest, parent_t *dir, const uint8_t *path, size_t len)
+{
+    if (!len || !path_clean(path, len, 0))
+        return EINVAL;
+    if (open_parent(dir, path, len) < 0 || create_at(guest, dir->fd, dir->name, true) < 0)
+        return errno;
+    return 0;
+}
+
+PyObject *py_make_dirs(PyObject *module, PyObject *args)
+{
+    parent_t dir = {.fd = -1};
+    rooms_t rooms = {0};
+    guest_t guest = {.rooms = &rooms};
+    PyObject *paths, *fds = NULL, *out = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iO|O", &dir.root, &paths, &fds) || !read_rooms(fds, &rooms))
+        return NULL;
+    PyObject *list = PySequence_Tuple(paths);
+    if (list)
+        out = PyList_New(PyTuple_GET_SIZE(list));
+    for (Py_ssize_t i = 0; out && i < PyTuple_GET_SIZE(list); i++) {
+        PyObject *path = PyTuple_GET_ITEM(list, i), *error = NULL;
+        if (PyBytes_Check(path))
+            error = PyLong_FromLong(make_one(&guest, &dir, (const uint8_t *)PyBytes_AS_STRING(path), (size_t)PyBytes_GET_SIZE(path)));
+        else
+            PyErr_SetString(PyExc_TypeError, "paths must be bytes");
+        if (error)
+            PyList_SET_ITEM(out, i, error);
+        else
+            Py_CLEAR(out);
+    }
+    close_quietly(dir.fd);
+    Py_XDECREF(list);
+    return out;
+}
+
+static int finish_one(parent_t *parent, const uint8_t *path, size_t len, mode_t mode, uid_t uid, gid_t gid, struct timespec mtime)
+{
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, mtime};
+    struct stat st;
+    int error = 0;
+    if (!len || !path_clean(path, len, 0) || mtime.tv_nsec < 0 || mtime.tv_nsec > 999999999)
+        return EINVAL;
+    if (open_parent(parent, path, len) < 0)
+        return errno;
+    int fd = openat_again(parent->fd, parent->name, O_DIRFD, 0);
+    if (fd < 0)
+        return errno;
+#ifdef __APPLE__
+    bool has_xattrs = flistxattr(fd, NULL, 0, 0) > 0;
+#else
+    bool has_xattrs = flistxattr(fd, NULL, 0) > 0; /* of its own, or inherited from a default ACL */
+#endif
+    if (has_xattrs)
+        error = HAS_XATTRS;
+    else if (fstat(fd, &st))
+        error = errno;
+    else if (((uid != (uid_t)-1 && uid != st.st_uid) || (gid != (gid_t)-1 && gid != st.st_gid)) && fchown(fd, uid, gid))
+        error = errno;
+    else if (fchmod(fd, mode) || futimens(fd, times) || fstat(fd, &st))
+        error = errno;
+    else if ((st.st_mode & 07777) != mode)
+        error = EPERM;
+    close(fd);
+    return error;
+}
+
+PyObject *py_finish_dirs(PyObject *module, PyObject *args)
+{
+    parent_t dir = {.fd = -1};
+    PyObject *items, *out = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iO", &dir.root, &items))
+        return NULL;
+    PyObject *list = PySequence_Tuple(items); /* holds the path that `dir` points to */
+    if (list)
+        out = PyList_New(PyTuple_GET_SIZE(list));
+    for (Py_ssize_t i = 0; out && i < PyTuple_GET_SIZE(list); i++) {
+        PyObject *item = PyTuple_GET_ITEM(list, i), *error = NULL;
+        const char *path;
+        Py_ssize_t len;
+        unsigned mode;
+        long long uid, gid, sec;
+        long ns;
+        if (!PyTuple_Check(item))
+            PyErr_SetString(PyExc_TypeError, "finish_dirs takes tuples");
+        else if (PyArg_ParseTuple(item, "y#ILLLl", &path, &len, &mode, &uid, &gid, &sec, &ns)) {
+            struct timespec mtime = {.tv_sec = (time_t)sec, .tv_nsec = ns};
+            int code = EINVAL;
+            if (uid >= -1 && uid <= UINT32_MAX && gid >= -1 && gid <= UINT32_MAX)
+                code = finish_one(&dir, (const uint8_t *)path, (size_t)len, mode & 07777, (uid_t)uid, (gid_t)gid, mtime);
+            error = PyLong_FromLong(code);
+        }
+        if (error)
+            PyList_SET_ITEM(out, i, error);
+        else
+            Py_CLEAR(out);
+    }
+    close_quietly(dir.fd);
+    Py_XDECREF(list);
+    return out;
+}

@@ -1,0 +1,78 @@
+"""Directory descriptors beneath the root: every path is reached component by component, no symlink is followed."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from reprieve.files import native
+from reprieve.files.tree import parent
+
+_OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LEAP = 64  # further than this from an open directory, one on the way is kept open too
+_KEEP = 16  # open directories at a time; deep trees must not run out of descriptors
+
+
+class Beneath:
+    """Opens parents of paths under one root and keeps the last few open."""
+
+    def __init__(self, root_fd: int) -> None:
+        self.root_fd = root_fd
+        self._open: dict[bytes, int] = {}
+
+    def dir(self, path: bytes) -> int:
+        """A descriptor of the directory at path, owned by this object. Raises OSError."""
+        if not path:
+            return self.root_fd
+        fd = self._open.pop(path, -1)
+        if fd < 0:
+            fd = self._open_from_nearest(path)
+            if len(self._open) >= _KEEP:
+                os.close(self._open.pop(next(iter(self._open))))
+        self._open[path] = fd
+        return fd
+
+    def _open_from_nearest(self, path: bytes) -> int:
+        """Open from the nearest directory that is open; in a deep tree the way from the root is long."""
+        near = max((known for known in self._open if path.startswith(known + b"/")), key=len, default=b"")
+        if path.count(b"/", len(near)) > _LEAP:
+            near = path.rsplit(b"/", _LEAP // 2)[0]
+            self.dir(near)
+        if not near:
+            return native.open_beneath(self.root_fd, path, _OPEN_DIR)
+        return native.open_beneath(self._open[near], path[len(near) + 1 :], _OPEN_DIR)
+
+    def at(self, path: bytes) -> tuple[int, bytes]:
+        """(descriptor of the parent directory, last component). The root itself is (root, b".")."""
+        if not path:
+            return self.root_fd, b"."
+        return self.dir(parent(path)), path.rpartition(b"/")[2]
+
+    def lstat(self, path: bytes) -> os.stat_result | None:
+        """What is at path, None if nothing is."""
+        try:
+            fd, name = self.at(path)
+            return os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except OSError as e:
+            if e.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return None
+            raise
+
+    def forget(self, path: bytes) -> None:
+        """Close descriptors at or below path: it is about to be replaced."""
+        for known in [p for p in self._open if p == path or p.startswith(path + b"/")]:
+            os.close(self._open.pop(known))
+
+    def close(self) -> None:
+        """Close all but the root."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+
+def is_listed(dir_fd: int, name: bytes) -> bool:
+    """Whether a directory really has a name. A stat may answer from a cache (FUSE), or for another case of it."""
+    fd = os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+    try:
+        return name in map(os.fsencode, os.listdir(fd))
+    finally:
+        os.close(fd)

@@ -1,0 +1,305 @@
+"""A protected tree: its last known state, its state now, and the step from one to the other onto the timeline."""
+
+from __future__ import annotations
+
+import os
+
+from reprieve.errors import StoreCorrupted, StoreFailed
+from reprieve.files import native, tree
+from reprieve.files.attribution import altered, author_now, closed, last_standing, opened
+from reprieve.files.content import WHOLE, read
+from reprieve.files.index import Loaded, index_tag, load_index, rebuild, retag, save_index
+from reprieve.files.snapshot import Limits, Snapshot, take_snapshot
+from reprieve.model.change import Gap
+from reprieve.model.chunks import encode_chunks
+from reprieve.model.timeline import FORGET, Draft, TimelineEntry
+from reprieve.model.window import Standing, Window, with_standing
+from reprieve.store.chain import damaged, is_sound
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reprieve.model.reporter import Reporter
+    from reprieve.store.protocols import Buffer, Store
+
+_PIECE = 1 << 20
+_GIT_TRIES = 5
+_TRIES = 5
+_FULL_AFTER = 64  # deltas to walk before a full tree is kept as a shortcut
+
+
+class Capture:
+    """One workspace's tree and timeline. The caller holds the workspace's lock."""
+
+    def __init__(
+        self, root_fd: int, store: Store, workspace_id: str, *, index_path: str, limits: Limits, reporter: Reporter
+    ) -> None:
+        self.root_fd, self.store, self.limits, self.reporter = root_fd, store, limits, reporter
+        self.blobs, self.timeline = store.blobs, store.timeline(workspace_id)
+        self.index_path, self.workspace_id = index_path, workspace_id
+
+    # -- now
+
+    def look(self, *, keep: bool) -> Snapshot:
+        """The tree now against the timeline's head; with `keep` its new content goes to the store."""
+        head = self.timeline.tip()
+        loaded = self._load(head)
+        distrust = frozenset(self.blobs.damaged() | self.forgotten()) if keep else frozenset()
+        put = self.blobs.put if keep else None
+
+        def take(last: Buffer | None, truth: Buffer | None) -> Snapshot:
+            return take_snapshot(
+                self.root_fd,
+                last=last,
+                truth=truth,
+                put=put,
+                limits=self.limits,
+                reporter=self.reporter,
+                distrust=distrust,
+            )
+
+        try:
+            for left in range(_TRIES, -1, -1):
+                try:
+                    seen = take(loaded.base, loaded.truth)
+                    break
+                except ValueError:
+                    if not left:
+                        raise
+                    # a damaged index, or names that changed places under our eyes: once more, from the timeline
+                    loaded = rebuild(self.tree_at(head.seq), self._accepts()) if head is not None else loaded
+            return self._until_git_rests(seen, loaded, take) if keep else seen
+        except ValueError as e:
+            raise StoreFailed(
+                f"the folder changes faster than it can be read ({e}); nothing was recorded",
+                hints=["stop what is moving directories there and run the same command again"],
+            ) from e
+        except OSError as e:
+            raise StoreFailed(f"the folder could not be read: {e.strerror or e}") from e
+        finally:
+            self.reporter.finished("checkpoint")
+
+    def _until_git_rests(
+        self, seen: Snapshot, loaded: Loaded, take: Callable[[Buffer | None, Buffer | None], Snapshot]
+    ) -> Snapshot:
+        """Look again as long as a repository changes under our eyes: its refs must not name objects that we missed."""
+        if not _changed_git(seen):
+            return seen
+        base = loaded.base if loaded.base is not None else tree.pack([])
+        for _ in range(_GIT_TRIES):
+            again = take(seen.index, loaded.truth if loaded.truth is not None else base)
+            moving = [path for path, _, _ in tree.compare(seen.index, again.index) if _git_dir(path)]
+            if not moving:
+                return seen
+            seen = again
+        busy = sorted({_git_dir(path) for path in moving})
+        self.reporter.warn("git is at work here; this checkpoint may hold a repository in the middle of a command")
+        return seen.replace(gaps=(*seen.gaps, *(Gap(path, "git was at work in it") for path in busy)))
+
+    def author(self) -> tuple[str, Standing, Standing]:
+        """Who made what changed since the newest entry; what was going on after it, and what is now."""
+        last = last_standing(self.timeline, self.timeline.head())
+        actor, now = author_now(last)
+        return actor, last, now
+
+    def record(
+        self,
+        seen: Snapshot,
+        draft: Draft,
+        *,
+        opens: Window | None = None,
+        closes: str = "",
+        left: tuple[tuple[int, int], ...] = (),
+        alters: Window | None = None,
+    ) -> TimelineEntry:
+        """Put what was seen on the timeline; durable when this returns. A draft without an actor gets the author's."""
+        head = self.timeline.tip()
+        actor, now = author_now(last_standing(self.timeline, head))
+        if closes:
+            now = closed(now, closes, left)
+        if opens is not None:
+            actor, now = opened(now, actor, opens)
+        if alters is not None:
+            now = altered(now, alters)
+        data = with_standing(draft.data, now, opens=opens.id if opens is not None else "", closes=closes)
+        draft = draft.replace(actor=draft.actor or actor, data=data)
+        with self.store.transaction():
+            delta = self.with_stored_delta(seen).stored
+            self.blobs.flush()
+            files, size = (seen.files, seen.size) if seen.size >= 0 or head is None else (head.files, head.size)
+            entry = self.timeline.append(draft.replace(delta=delta, files=files, size=size, changed=seen.changed))
+            if self.blobs.damaged() or not self._is_sound(head):
+                # the way to this tree may lead through damage: keep it whole, so that it can be restored
+                self.keep_whole(entry, tree.without_stat(seen.index))
+                self.blobs.flush()
+        self.save(seen.index, entry, is_same=not delta and not seen.is_fresh)
+        return entry
+
+    def with_stored_delta(self, seen: Snapshot) -> Snapshot:
+        """The same with its delta in the store and no longer in memory: it may be as large as the tree."""
+        return seen.replace(delta=b"", stored=self.put_object(seen.delta)) if seen.delta else seen
+
+    def save(self, index: Buffer, entry: TimelineEntry, *, is_same: bool = False) -> None:
+        """Keep the index for the next scan. Only a cache: if this fails the next scan is slower."""
+        wanted = index_tag(entry.hash, self._excludes_digest())
+        try:
+            if is_same and os.path.exists(self.index_path):
+                retag(self.index_path, index, wanted)
+                return
+            out = index if isinstance(index, bytearray) else bytearray(index)
+            out[40:56] = wanted
+            save_index(self.index_path, out)
+        except OSError as e:
+            self.reporter.warn(f"the index could not be written ({e.strerror}); the next checkpoint will be slower")
+
+    def forgotten(self) -> set[bytes]:
+        """Objects that a person had removed and that are not stored again since."""
+        ids: set[bytes] = set()
+        for entry in self.timeline.newest_first(kinds=(FORGET,)):
+            if not self._is_sound(entry):
+                continue  # then its objects are simply missing, and named as such
+            import json
+
+            ids.update(bytes.fromhex(id) for id in json.loads(entry.data)["objects"])
+        return ids - self.blobs.has(sorted(ids)) if ids else ids
+
+    def _load(self, head: TimelineEntry | None) -> Loaded:
+        if head is None:
+            return Loaded(None)
+        digest = self._excludes_digest()
+        index = load_index(self.index_path, index_tag(head.hash, digest))
+        if index is not None:
+            return Loaded(index)
+        truth = self.tree_at(head.seq)
+        # an index of a slightly older entry still saves reading what has not changed since
+        for older in self.timeline.newest_first(limit=16):
+            index = load_index(self.index_path, index_tag(older.hash, digest))
+            if index is not None:
+                return Loaded(_carry_over(index, truth), truth)
+        return rebuild(truth, self._accepts())
+
+    def _accepts(self) -> Callable[[bytes, bool], bool] | None:
+        excludes = self.limits.excludes
+        return excludes.accepts if excludes is not None and not excludes.is_empty else None
+
+    def _excludes_digest(self) -> bytes:
+        excludes = self.limits.excludes
+        return excludes.digest if excludes is not None else bytes(16)
+
+    # -- then
+
+    def tree_at(self, seq: int) -> Buffer:
+        """The whole tree as it was after entry `seq`, without stat columns."""
+        at, packed = self._whole_before(seq)
+        walked, last = 0, None
+        for entry in self.timeline.after(at):
+            if entry.seq > seq:
+                break
+            if entry.is_pruned:
+                raise StoreCorrupted(f"the tree of entry {entry.id} was pruned and no later full tree was kept")
+            if entry.delta:
+                old, new = tree.split_delta(self.object(entry.delta))
+                gone = [path for path, _ in tree.entries(old) if native.find(new, path) < 0]
+                packed = native.merge(packed, new, gone, {}, bytes(16))
+                walked += 1
+            at, last = entry.seq, entry
+        if at != seq:
+            raise damaged(f"entry {seq} is missing")
+        if walked > _FULL_AFTER and last is not None:
+            with self.store.transaction():
+                self.keep_whole(last, packed)
+                self.blobs.flush()
+        return packed
+
+    def keep_whole(self, entry: TimelineEntry, packed: Buffer) -> None:
+        """Store the tree at an entry as a whole. It carries the entry's hash, so it stands for no other."""
+        out = bytearray(packed)
+        out[40:56] = entry.hash[:16]
+        self.timeline.set_full(entry.seq, self.put_object(bytes(out)))
+
+    def _whole_before(self, seq: int) -> tuple[int, Buffer]:
+        """The nearest full tree at or before seq: (its entry's number, tree). A row that lies is passed over."""
+        while start := self.timeline.full_at_or_before(seq):
+            seq, id = start
+            entry = self.timeline.at(seq)
+            packed = self.object(id) if entry is not None else b""
+            if entry is not None and packed[40:56] == entry.hash[:16]:
+                return seq, packed
+            seq -= 1
+        return 0, tree.pack([])
+
+    def changes_between(self, older: int, newer: int) -> tree.Delta:
+        """(path, entry after `older`, entry after `newer`) of every path that differs."""
+        found: dict[bytes, tuple[object, object]] = {}
+        at = older
+        try:
+            for entry in self.timeline.after(older):
+                if entry.seq > newer:
+                    break
+                if entry.is_pruned:
+                    return tree.compare(self.tree_at(older), self.tree_at(newer))
+                if entry.delta:
+                    for path, before, after in tree.decode_delta(self.object(entry.delta)):
+                        found[path] = (found[path][0] if path in found else before, after)
+                at = entry.seq
+            if at != newer:
+                raise damaged(f"entry {newer} is missing")
+        except StoreCorrupted:
+            # each tree may have a sound way of its own, around the damage
+            return tree.compare(self.tree_at(older), self.tree_at(newer))
+        return [(path, a, b) for path, (a, b) in found.items() if a != b]  # type: ignore[misc]
+
+    def _is_sound(self, head: TimelineEntry | None) -> bool:
+        return head is None or is_sound(self.workspace_id, head)
+
+    def make_room(self) -> None:
+        """Give up the store's reserve, if there is one: what follows must not fail for want of a few bytes."""
+        from reprieve.store.ballast import release_ballast
+
+        release_ballast(os.path.dirname(os.path.dirname(self.index_path)))
+
+    # -- objects that may be large
+
+    def put_object(self, data: bytes) -> bytes:
+        """Store a delta or tree; large ones in pieces. Returns the id to ask `object` for."""
+        if len(data) <= WHOLE:
+            id = native.sha256(data)
+            self.blobs.put([(id, data)])
+            return id
+        view, pieces = memoryview(data), []
+        for at in range(0, len(data), _PIECE):
+            piece = view[at : at + _PIECE]
+            pieces.append((len(piece), native.sha256(piece)))
+            self.blobs.put([(pieces[-1][1], piece)])
+        listing = encode_chunks(pieces)
+        id = native.sha256(listing)
+        self.blobs.put([(id, listing)])
+        return id
+
+    def object(self, id: bytes) -> bytes:
+        """A delta or tree by its id."""
+        data = self.blobs.get(id)
+        if data[:8] != b"RPCHUNK1":
+            return data
+        return b"".join(piece or b"" for _, piece in read(self.blobs, id, is_chunked=True))
+
+
+def _changed_git(seen: Snapshot) -> bool:
+    if seen.changes is None:
+        return b".git" in seen.delta
+    return any(_git_dir(path) for path, _, _ in seen.changes)
+
+
+def _git_dir(path: bytes) -> bytes:
+    """The repository directory that path is in, b"" if it is in none."""
+    parts = path.split(b"/")
+    return b"/".join(parts[: parts.index(b".git") + 1]) if b".git" in parts[:-1] else b""
+
+
+def _carry_over(index: Buffer, truth: Buffer) -> Buffer:
+    """The truth's rows, with the index's stat columns where both agree on the entry."""
+    differing = {path for path, _, _ in tree.compare(truth, index)}
+    only_new = [path for path in differing if native.find(truth, path) < 0]
+    again = [(path, entry, tree.NO_STAT, 0) for path in differing if (entry := tree.lookup(truth, path)) is not None]
+    return native.merge(index, tree.pack(again), only_new, {}, bytes(16))

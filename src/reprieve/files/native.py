@@ -1,0 +1,72 @@
+"""The file engine's bulk work: the C extension where it was built, else its Python twin.
+
+`REPRIEVE_NATIVE=0` forces the twin. What each function promises is in `_native.pyi`.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from reprieve.files._native import (
+        birth,
+        check,
+        cuts,
+        diff,
+        entries,
+        fill_stats,
+        find,
+        finish_dirs,
+        get,
+        make_dirs,
+        merge,
+        open_beneath,
+        pack,
+        read_rows,
+        rename2,
+        scan,
+        sha256,
+        stat_many,
+        syncfs,
+        trim,
+        write_files,
+    )
+
+    IMPLEMENTATION: str
+else:
+    IMPLEMENTATION = "python"
+    if os.environ.get("REPRIEVE_NATIVE") != "0":
+        try:
+            from reprieve.files._native import *  # noqa: F403
+
+            IMPLEMENTATION = "c"
+        except ImportError:  # no compiler when it was installed, or a platform that it does not know
+            pass
+    if IMPLEMENTATION == "python":
+        from reprieve.files._twin import *  # noqa: F403
+
+__all__ = [
+    "IMPLEMENTATION",
+    "birth",
+    "check",
+    "cuts",
+    "diff",
+    "entries",
+    "fill_stats",
+    "find",
+    "finish_dirs",
+    "get",
+    "make_dirs",
+    "merge",
+    "open_beneath",
+    "pack",
+    "read_rows",
+    "rename2",
+    "scan",
+    "sha256",
+    "stat_many",
+    "syncfs",
+    "trim",
+    "write_files",
+]

@@ -1,0 +1,113 @@
+"""Which processes are still at work: those that hold a window open, and those that a finished command left behind."""
+
+from __future__ import annotations
+
+import os
+
+_HERTZ = 100  # the kernel's count of a second, in /proc
+_YOUNG = _HERTZ // 2
+RUN = "REPRIEVE_RUN"  # in the environment of everything that `reprieve run` starts: the pid of that run
+
+
+def born(pid: int) -> int:
+    """When a process started, in the kernel's own count; 0 if there is none, or it is dead, or it can't be known."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def patron() -> int:
+    """The nearest process above this one that was there before: who called us, and not a shell in between.
+
+    0 if that can't be told. A shell that was started for us alone is as young as we are.
+    """
+    mine = born(os.getpid())
+    pid = os.getppid()
+    while mine and pid > 1:
+        started = born(pid)
+        if started and started + _YOUNG < mine:
+            return pid
+        pid = _parent(pid)
+    return 0
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def is_alive(pid: int, started: int) -> bool:
+    """Whether it is that process, and not another one with its number."""
+    if started or os.path.exists("/proc/self/stat"):
+        return started != 0 and born(pid) == started
+    try:
+        os.kill(pid, 0)  # no /proc: the number is all there is to go by
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def orphans(root: bytes, age_s: float) -> tuple[tuple[int, int], ...]:
+    """(pid, born) of our user's processes in `root` that are younger than this and whose parent is gone.
+
+    That is how a shell leaves `server &` behind. One with a living parent is somebody's: an editor's helper, a
+    person's shell; taking those for an agent's would take a person's edits for its work.
+    """
+    mine = born(os.getpid())
+    if not mine:
+        return ()
+    eldest = mine - int(age_s * _HERTZ)
+    inside = root.rstrip(b"/") + b"/"
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            started = int(fields[19])
+            if started < eldest or fields[0] in (b"Z", b"X") or not _is_reaper(int(fields[1])):
+                continue
+            cwd = os.readlink(os.fsencode(f"/proc/{name}/cwd"))
+        except OSError:
+            continue  # another user's, or gone
+        if (cwd + b"/").startswith(inside) and int(name) != os.getpid():
+            found.append((int(name), started))
+    return tuple(found)
+
+
+def _is_reaper(pid: int) -> bool:
+    """Whether it is who gets the children of the dead: the first process, or a user's own systemd."""
+    if pid == 1:
+        return True
+    with open(f"/proc/{pid}/comm", "rb") as file:
+        return file.read().strip() == b"systemd"
+
+
+def left_by(run: int) -> tuple[tuple[int, int], ...]:
+    """(pid, born) of what a run started and what is still there. Found by what it was given in its environment."""
+    mark = f"{RUN}={run}".encode()
+    found = []
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return ()
+    for name in names:
+        if not name.isdecimal() or int(name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                is_ours = mark in file.read().split(b"\0")
+        except OSError:
+            continue  # another user's, or gone
+        if is_ours and (started := born(int(name))):
+            found.append((int(name), started))
+    return tuple(found)

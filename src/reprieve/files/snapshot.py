@@ -1,0 +1,596 @@
+"""Find what changed since the last tree, read it into the store, and give the new tree and its delta.
+
+    scan ─▶ rows (new, changed) ─▶ read small files in batches ─▶ read large, sparse, database files with care
+         ─▶ xattrs, hard links, gaps ─▶ merge with the old tree ─▶ delta
+
+Nothing here decides what a checkpoint is called or makes it durable: that is the caller's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import struct
+import time
+
+from reprieve.files import live_sqlite, native, tree
+from reprieve.files.beneath import Beneath
+from reprieve.files.content import WHOLE, Captured, Unstable, capture, is_sparse
+from reprieve.files.links import group_links
+from reprieve.model.change import EXCLUDED, Gap, classify
+from reprieve.model.entry import BLOCK, CHAR, DIR, FIFO, FILE, SOCKET, SYMLINK, Entry
+from reprieve.model.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from reprieve.files.ignore import Excludes
+    from reprieve.model.reporter import Reporter
+    from reprieve.store.protocols import Buffer
+
+    Put = Callable[[Iterable[tuple[bytes, Buffer]]], object]
+
+_BATCH = 4 << 20
+# Timestamps younger than this when the scan begins may not show a later write: the kernel's tick is up to 10 ms.
+_RACY_NS = 20_000_000
+_KINDS = {
+    stat.S_IFREG: FILE,
+    stat.S_IFDIR: DIR,
+    stat.S_IFLNK: SYMLINK,
+    stat.S_IFIFO: FIFO,
+    stat.S_IFSOCK: SOCKET,
+    stat.S_IFCHR: CHAR,
+    stat.S_IFBLK: BLOCK,
+}
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LOGS = (b"-wal", b"-journal")
+_ROW = tree.ROW.size
+
+
+class Limits(Value):
+    """What of the tree is not captured, by the user's choice."""
+
+    excludes: Excludes | None = None
+    max_file_size: int = 0  # 0: no limit
+    cross_mounts: bool = False
+    skip: frozenset[bytes] = frozenset()  # our own staging directory, a store inside the tree
+    only: frozenset[bytes] = frozenset()  # names in the root; if there are any, nothing else is looked at
+
+
+class Snapshot(Value):
+    """The tree as it is now, and how it differs from the tree it was compared with."""
+
+    index: Buffer  # packed, with stat columns
+    delta: bytes  # delta object, b"" if nothing differs
+    changes: tree.Delta | None  # the same decoded; None for a first snapshot (everything is new)
+    changed: int
+    files: int  # all but directories; -1: as before
+    size: int  # -1: as before
+    gaps: tuple[Gap, ...]
+    is_fresh: bool  # the index differs from the one it was made from, if only in stat columns
+    stored: bytes = b""  # id of the delta, once it is in the store and no longer here
+
+
+def take_snapshot(
+    root_fd: int,
+    *,
+    last: Buffer | None,
+    put: Put | None,
+    limits: Limits,
+    reporter: Reporter,
+    tag: bytes = bytes(16),
+    truth: Buffer | None = None,
+    distrust: frozenset[bytes] = frozenset(),
+) -> Snapshot:
+    """Compare the disk with `last`; new content goes to `put` (None: only hashed).
+
+    `truth` is the timeline's tree where `last` is not exactly that (a rebuilt index). `distrust` holds ids of damaged
+    objects: files that have such content are read again even if unchanged, so that the store heals.
+    """
+    work = _Work(root_fd, last, put or (lambda items: 0), limits, reporter)
+    work.truth, work.distrust = truth, distrust
+    try:
+        work.scan()
+        work.read_small()
+        work.read_rest()
+        work.read_databases()
+        work.read_xattrs()
+        work.group_links()
+        return work.finish(tag)
+    finally:
+        work.close()
+
+
+class _Work:
+    def __init__(self, root_fd: int, last: Buffer | None, put: Put, limits: Limits, reporter: Reporter) -> None:
+        self.root_fd, self.last, self.put, self.limits, self.reporter = root_fd, last, put, limits, reporter
+        self.truth: Buffer | None = None
+        self.distrust: frozenset[bytes] = frozenset()
+        self.beneath = Beneath(root_fd)
+        self.rows = bytearray()
+        self.hints = b""
+        self.gone: list[bytes] = []
+        self.extras: dict[int, bytes] = {}
+        self.with_xattrs: list[int] = []
+        self.databases: set[bytes] = set()
+        self.gaps: dict[bytes, tuple[str, int]] = {}  # path -> reason, row or -1
+        self.vanished: list[bytes] = []
+        self.joining: list[tuple[bytes, Entry, tree.Stat, int]] = []  # unchanged, but of another hard-link group now
+
+    def close(self) -> None:
+        self.beneath.close()
+
+    # -- finding what changed
+
+    def scan(self) -> None:
+        floor = time.time_ns() - _RACY_NS
+        excludes = self.limits.excludes
+        accept = None
+        if excludes is not None and not excludes.is_empty:
+
+            def accept(path: bytes, is_dir: bool) -> bool:
+                if excludes.accepts(path, is_dir):
+                    return True
+                self.gaps[path] = (EXCLUDED, -1)
+                return False
+
+        if self.limits.only:
+            inner, names = accept, self.limits.only
+
+            def accept(path: bytes, is_dir: bool) -> bool:
+                return path.partition(b"/")[0] in names and (inner is None or inner(path, is_dir))
+
+        self.rows, self.gone, problems = native.scan(
+            self.root_fd,
+            self.last,
+            floor // 1_000_000_000,
+            floor % 1_000_000_000,
+            self.limits.cross_mounts,
+            accept,
+            self.limits.skip,
+        )
+        for path, code, _ in problems:
+            if not path:
+                raise OSError(code, os.strerror(code), ".")
+            self.gaps[path] = (_why(code), -1)
+        self._part_case_twins()
+        self._recheck(floor)
+        self._pair_databases(floor)
+        self.hints = bytes(self.rows) if self.last is not None else b""
+
+    def _part_case_twins(self) -> None:
+        """Where `a` and `A` are one name, a renamed file answers to its old name too: that one is gone."""
+        if self.last is None:
+            return
+        new = [p for row in range(tree.count(self.rows)) if native.find(self.last, p := self._path(row)) < 0]
+        sample = next((p for p in new if p.swapcase() != p), b"")
+        if not sample:
+            return
+        above, _, name = sample.rpartition(b"/")
+        if self.beneath.lstat(above + b"/" + name.swapcase() if above else name.swapcase()) is None:
+            return  # names that differ in case are two names here
+        if name.swapcase() in map(os.fsencode, os.listdir(self.beneath.dir(above))):
+            return
+        known = {path.lower(): path for path, _ in tree.entries(self.last)}
+        for path in new:
+            old = known.get(path.lower())
+            if old is None or old in self.gone:
+                continue
+            if old.rpartition(b"/")[2] not in map(os.fsencode, os.listdir(self.beneath.dir(tree.parent(path)))):
+                self.gone.append(old)
+                self.rows = native.merge(self.rows, tree.pack([]), [old], {}, bytes(16))
+
+    def _recheck(self, floor: int) -> None:
+        """Add rows for known entries that must be read again although their stat did not change."""
+        if self.last is None:
+            return
+        again = _rows_with(self.last, tree.GAP)
+        if self.distrust:
+            rows = range(tree.count(self.last))
+            again += [row for row in rows if tree.entry_at(self.last, row)[1].content in self.distrust]
+        items, folders = [], []
+        root_dev = os.fstat(self.root_fd).st_dev
+        for row in again:
+            path, entry = tree.entry_at(self.last, row)
+            if entry.gap == EXCLUDED or path in self.gaps or native.find(self.rows, path) >= 0:
+                continue
+            st = self.beneath.lstat(path)
+            if st is None or (st.st_dev != root_dev and not self.limits.cross_mounts):
+                continue
+            if stat.S_ISREG(st.st_mode):
+                items.append((path, _entry(st), _stat(st, floor), tree.NEEDS))
+            elif entry.gap and stat.S_ISDIR(st.st_mode):
+                if self._can_list(path):
+                    folders.append(path)
+            elif entry.gap and (target := self._target(path, st)) is not None:
+                items.append((path, _entry(st).replace(target=target), _stat(st, floor), 0))
+        if folders:
+            # directories that could not be listed before: without their rows they and all below count as new
+            self.truth = self.truth if self.truth is not None else self.last
+            base = native.merge(self.last, tree.pack([]), folders, {}, tree.tag(self.last))
+            for above in {tree.parent(path) for path in folders}:
+                row = native.find(base, above)
+                base[tree.HEADER.size + row * _ROW + 7] |= tree.RACY  # so that it is listed again
+            self.last = base
+            self.scan()
+        elif items:
+            self.rows = native.merge(self.rows, tree.pack(items), [], {}, bytes(16))
+
+    def _target(self, path: bytes, st: os.stat_result) -> bytes | None:
+        """Where a link leads, b"" for what is no link, None if it cannot be read."""
+        if not stat.S_ISLNK(st.st_mode):
+            return b""
+        fd, name = self.beneath.at(path)
+        try:
+            return os.readlink(name, dir_fd=fd)
+        except OSError:
+            return None  # still a gap
+
+    def _can_list(self, path: bytes) -> bool:
+        try:
+            os.close(native.open_beneath(self.root_fd, path, _READ | os.O_DIRECTORY))
+        except OSError:
+            return False
+        return True
+
+    def _pair_databases(self, floor: int) -> None:
+        """A database and its logs are read together, so if one changed the others are looked at as well."""
+        if self.last is None:
+            return
+        items = []
+        for row in range(tree.count(self.rows)):
+            path = self._path(row)
+            base = path
+            for suffix in _LOGS:
+                if path.endswith(suffix):
+                    base = path[: -len(suffix)]
+            for partner in (base, *(base + suffix for suffix in _LOGS)):
+                if native.find(self.last, partner) < 0 or native.find(self.rows, partner) >= 0:
+                    continue
+                st = self.beneath.lstat(partner)
+                if st is not None and stat.S_ISREG(st.st_mode) and partner not in self.gaps:
+                    items.append((partner, _entry(st), _stat(st, floor), tree.NEEDS))
+        if items:
+            self.rows = native.merge(
+                self.rows, tree.pack({item[0]: item for item in items}.values()), [], {}, bytes(16)
+            )
+
+    # -- reading
+
+    def read_small(self) -> None:
+        total = tree.count(self.rows)
+        limit = min(WHOLE, self.limits.max_file_size or WHOLE)
+        row, read = 0, 0
+        while row >= 0 and row < total:
+            data, parts, row, problems = native.read_rows(self.root_fd, self.rows, row, _BATCH, limit)
+            view = memoryview(data)
+            fresh = []
+            for at, off, length, has_xattrs, _ in parts:
+                if has_xattrs:
+                    self.with_xattrs.append(at)
+                piece = view[off : off + length]
+                if length >= 1 << 16:
+                    self._look_for_holes(at)
+                if length >= 512 and live_sqlite.is_database(bytes(piece[:16])):
+                    self.databases.add(self._path(at))
+                content = self._content(at)
+                if content != self._hint(at) or content in self.distrust:
+                    fresh.append((content, piece))
+                read += length
+            self.put(fresh)
+            for at, code in problems:
+                self._problem(at, code)
+            if total > 1000:
+                self.reporter.progress("checkpoint", done=total if row < 0 else row, total=total, extra=read)
+
+    def _look_for_holes(self, row: int) -> None:
+        st = self.beneath.lstat(self._path(row))
+        if st is not None and is_sparse(st):
+            self.rows[tree.HEADER.size + row * _ROW + 7] |= tree.NEEDS  # `read_rest` keeps holes as holes
+
+    def read_rest(self) -> None:
+        """Files that are too large for a batch, or sparse."""
+        for row in _rows_with(self.rows, tree.NEEDS):
+            path, entry = tree.entry_at(self.rows, row)
+            if entry.kind != FILE or path in self.gaps or path in self.databases:
+                continue
+            limit = self.limits.max_file_size
+            if limit and entry.size > limit:
+                self._gap(row, f"larger than max_file_size ({limit} bytes)")
+                continue
+            self._read_one(row, path)
+
+    def _read_one(self, row: int, path: bytes, *, prefix: bool = False) -> Captured | None:
+        try:
+            fd = native.open_beneath(self.root_fd, path, _READ)
+        except OSError as e:
+            self._problem(row, e.errno or 0)
+            return None
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                self._problem(row, errno.ESTALE)
+                return None
+            got = capture(fd, self.put, prefix=prefix)
+            if os.listxattr(fd):
+                self.with_xattrs.append(row)
+        except Unstable:
+            self._unstable(row, path)
+            return None
+        except OSError as e:
+            self._problem(row, e.errno or 0)
+            return None
+        finally:
+            os.close(fd)
+        if live_sqlite.is_database(got.head):
+            self.databases.add(path)
+        self._set(row, got)
+        return got
+
+    def read_databases(self) -> None:
+        """Read live databases and their side files again while nobody may write them."""
+        changed = {self._path(row) for row in range(tree.count(self.rows))} if self._has_sidecars() else set()
+        for path in changed:
+            for suffix in _LOGS:
+                if path.endswith(suffix):
+                    self.databases.add(path[: -len(suffix)])
+        for path in sorted(self.databases):
+            rows = {p: native.find(self.rows, p) for p in (path, path + b"-wal", path + b"-journal")}
+            st = self.beneath.lstat(path)
+            if st is None or not stat.S_ISREG(st.st_mode) or not any(row >= 0 for row in rows.values()):
+                continue
+            dir_fd, name = self.beneath.at(path)
+            with live_sqlite.held(dir_fd, name) as is_held:
+                for part, row in rows.items():  # the database before its log: see live_sqlite
+                    if row >= 0 and is_held:
+                        self.gaps.pop(part, None)
+                        self._read_one(row, part, prefix=part != path)
+            # one thing: if a part of it is not protected, none is
+            if not is_held or any(part in self.gaps for part in rows):
+                for row in (row for row in rows.values() if row >= 0):
+                    self._gap(row, "database in use: no consistent copy could be made")
+
+    def _has_sidecars(self) -> bool:
+        return b"-wal" in self.rows or b"-journal" in self.rows
+
+    def read_xattrs(self) -> None:
+        wanted = set(self.with_xattrs)
+        for row in range(tree.count(self.rows)):
+            kind = self.rows[tree.HEADER.size + row * _ROW + 6]
+            if kind == DIR[0]:
+                wanted.add(row)
+            elif kind == SYMLINK[0] and os.geteuid() == 0:
+                self._read_link_xattrs(row)  # only root can have set one
+        for row in sorted(wanted):
+            path = self._path(row)
+            if path in self.gaps:
+                continue
+            try:
+                is_dir = self.rows[tree.HEADER.size + row * _ROW + 6] == DIR[0]
+                fd = os.dup(self.beneath.dir(path)) if is_dir else native.open_beneath(self.root_fd, path, _READ)
+            except OSError as e:
+                self._problem(row, e.errno or 0)
+                continue
+            try:
+                xattrs = tuple(sorted((os.fsencode(n), os.getxattr(fd, n)) for n in os.listxattr(fd)))
+            except OSError as e:
+                if e.errno not in (errno.ENOTSUP, errno.ENODATA):
+                    self._problem(row, e.errno or 0)
+                continue
+            finally:
+                os.close(fd)
+            if xattrs:
+                self.extras[row] = tree.encode_extra(b"", xattrs, "")
+
+    def _read_link_xattrs(self, row: int) -> None:
+        path = self._path(row)
+        try:
+            fd, name = self.beneath.at(path)
+            at = b"/proc/self/fd/%d/%s" % (fd, name)
+            names = os.listxattr(at, follow_symlinks=False)
+            xattrs = tuple(sorted((os.fsencode(n), os.getxattr(at, n, follow_symlinks=False)) for n in names))
+        except OSError:
+            return  # gone, or no such attributes on this file system: the link itself is in its row
+        if xattrs:
+            entry = tree.entry_at(self.rows, row)[1]
+            self.extras[row] = tree.encode_extra(entry.target, xattrs, "")
+
+    def group_links(self) -> None:
+        """Give files that are one inode under several names a common number."""
+        self.joining = group_links(
+            self.rows,
+            last=self.last,
+            known=self.truth if self.truth is not None else self.last,
+            gone=self.gone,
+            is_complete=all(reason == EXCLUDED for reason, _ in self.gaps.values()),
+            beneath=self.beneath,
+        )
+
+    # -- putting it together
+
+    def finish(self, tag: bytes) -> Snapshot:
+        rows = self.rows
+        if self.last is not None and self.truth is None and not (tree.count(rows) or self.gone or self.gaps):
+            gaps = tuple(Gap(path, reason) for path, reason in _gaps_of(self.last))
+            return Snapshot(self.last, b"", [], 0, -1, -1, gaps, False)
+        if self.extras:
+            rows = native.merge(None, rows, [], self.extras, bytes(16))
+        if self.joining:
+            rows = native.merge(rows, tree.pack(self.joining), [], {}, bytes(16))
+        rows = self._with_gaps(rows)
+        index = native.merge(self.last, rows, self.gone, {}, tag)
+        _check_parents(rows, index)
+        gaps = tuple(Gap(path, reason) for path, reason in _gaps_of(index))
+        if self.last is None:
+            files, size = tree.totals(index)
+            delta = tree.encode_delta(tree.pack([]), tree.without_stat(index))
+            return Snapshot(index, delta, None, tree.count(index) - 1, files, size, gaps, True)  # without the root
+        changes = self._changes(rows, index)
+        files, size = tree.totals(index) if changes else (-1, -1)
+        delta = tree.pack_delta(changes) if changes else b""
+        is_fresh = self.truth is not None or tree.count(rows) > 0 or bool(self.gone)
+        # a directory whose times moved because of what happened in it is in the delta and no change to a person
+        changed = sum(1 for _, before, after in changes if classify(before, after))
+        return Snapshot(index, delta, changes, changed, files, size, gaps, is_fresh)
+
+    def _changes(self, rows: bytearray, index: bytearray) -> tree.Delta:
+        if self.truth is not None:
+            return [change for change in tree.compare(self.truth, index) if change[1] != change[2]]
+        assert self.last is not None
+        changes: tree.Delta = []
+        for row in range(tree.count(rows)):
+            path, entry = tree.entry_at(rows, row)
+            before = tree.lookup(self.last, path)
+            if before != entry:
+                changes.append((path, before, entry))
+        gone = dict.fromkeys(path for path in self.gone if native.find(index, path) < 0)
+        changes += [(path, before, None) for path in gone if (before := tree.lookup(self.last, path)) is not None]
+        return changes
+
+    def _with_gaps(self, rows: bytearray) -> bytearray:
+        items = []
+        for path, (reason, _) in self.gaps.items():
+            if len(path) > tree.LONGEST_PATH:
+                path, reason = tree.parent(path[: tree.LONGEST_PATH + 1]), "holds names whose path is too long"
+            st = self.beneath.lstat(path)
+            if st is None:
+                self.gone = self.gone + _at_and_below(self.last, path)  # it could not be looked at because it is gone
+            else:
+                # only its kind: what is not protected must not look changed because its times moved
+                items.append((path, Entry(_KINDS[stat.S_IFMT(st.st_mode)], 0, 0, 0, gap=reason), tree.NO_STAT, 0))
+        if self.vanished:
+            rows = native.merge(rows, tree.pack([]), self.vanished, {}, bytes(16))
+            self.gone = self.gone + [p for p in self.vanished if tree.lookup(self.last, p) is not None]
+        return native.merge(rows, tree.pack(items), [], {}, bytes(16)) if items else rows
+
+    # -- rows
+
+    def _path(self, row: int) -> bytes:
+        return native.get(self.rows, row)[0]
+
+    def _content(self, row: int) -> bytes:
+        at = tree.HEADER.size + row * _ROW + 88
+        return bytes(self.rows[at : at + 32])
+
+    def _hint(self, row: int) -> bytes:
+        at = tree.HEADER.size + row * _ROW + 88
+        return self.hints[at : at + 32]
+
+    def _set(self, row: int, got: Captured) -> None:
+        at, st = tree.HEADER.size + row * _ROW, got.st
+        flags = self.rows[at + 7] & ~(tree.NEEDS | tree.CHUNKED) | (tree.CHUNKED if got.is_chunked else 0)
+        self.rows[at + 7] = flags
+        mtime_s, mtime_ns = divmod(st.st_mtime_ns, 1_000_000_000)
+        ctime_s, ctime_ns = divmod(st.st_ctime_ns, 1_000_000_000)
+        struct.pack_into("<IIII", self.rows, at + 8, stat.S_IMODE(st.st_mode), st.st_uid, st.st_gid, st.st_nlink)
+        struct.pack_into("<QqqII", self.rows, at + 24, st.st_size, mtime_s, ctime_s, mtime_ns, ctime_ns)
+        struct.pack_into("<Q", self.rows, at + 56, st.st_ino)
+        self.rows[at + 88 : at + 120] = got.content
+
+    def _problem(self, row: int, code: int) -> None:
+        path = self._path(row)
+        if code in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE) and self.beneath.lstat(path) is None:
+            self.vanished.append(path)
+        elif code == errno.EAGAIN:
+            self._unstable(row, path)
+        elif code in (errno.ELOOP, errno.ESTALE, errno.ENOTDIR):
+            self._gap(row, "replaced while it was being read")
+        else:
+            self._gap(row, _why(code))
+
+    def _unstable(self, row: int, path: bytes) -> None:
+        """A database that is being written is read again later, under its locks; anything else is a gap."""
+        if path not in self.databases:
+            try:
+                fd = native.open_beneath(self.root_fd, path, _READ)
+            except OSError as e:
+                self._gap(row, _why(e.errno or 0))
+                return
+            try:
+                is_database = live_sqlite.is_database(os.pread(fd, 16, 0))
+            finally:
+                os.close(fd)
+            if is_database:
+                self.databases.add(path)
+                return
+        self._gap(row, "changed while it was being read")
+
+    def _gap(self, row: int, reason: str) -> None:
+        self.gaps[self._path(row)] = (reason, row)
+
+
+def _at_and_below(packed: Buffer | None, path: bytes) -> list[bytes]:
+    """The paths of a row and of all rows below it, [] if there is no such row."""
+    row = native.find(packed, path) if packed is not None else -1
+    found: list[bytes] = []
+    while packed is not None and 0 <= row < tree.count(packed):
+        at = native.get(packed, row)[0]
+        if at != path and not at.startswith(path + b"/"):
+            break
+        found.append(at)
+        row += 1
+    return found
+
+
+def _check_parents(rows: Buffer, index: Buffer) -> None:
+    """Raises ValueError if a directory turned into something else while its content was being read."""
+    sound: set[bytes] = set()
+    for row in range(tree.count(rows)):
+        above = tree.parent(native.get(rows, row)[0])
+        if above not in sound:
+            at = native.find(index, above)
+            if at < 0 or native.get(index, at)[1] != DIR:
+                raise ValueError("a directory was replaced while it was being read")
+            sound.add(above)
+
+
+def _rows_with(rows: Buffer, bit: int) -> list[int]:
+    end = tree.HEADER.size + tree.count(rows) * _ROW
+    marked = bytes(memoryview(rows)[tree.HEADER.size + 7 : end : _ROW]).translate(_MASKS[bit])
+    found, at = [], marked.find(b"\1")
+    while at >= 0:
+        found.append(at)
+        at = marked.find(b"\1", at + 1)
+    return found
+
+
+_MASKS = {bit: bytes(1 if b & bit else 0 for b in range(256)) for bit in (tree.NEEDS, tree.GAP)}
+
+
+def _gaps_of(index: Buffer) -> list[tuple[bytes, str]]:
+    found = []
+    end = tree.HEADER.size + tree.count(index) * _ROW
+    kinds = bytes(memoryview(index)[tree.HEADER.size + 6 : end : _ROW])
+    at = kinds.find(SOCKET)
+    while at >= 0:
+        found.append((native.get(index, at)[0], "a socket: recorded, but only its program can make it again"))
+        at = kinds.find(SOCKET, at + 1)
+    for row in _rows_with(index, tree.GAP):
+        path, entry = tree.entry_at(index, row)
+        found.append((path, entry.gap))
+    return found
+
+
+def _entry(st: os.stat_result) -> Entry:
+    kind = _KINDS[stat.S_IFMT(st.st_mode)]
+    mtime_s, mtime_ns = divmod(st.st_mtime_ns, 1_000_000_000)
+    size = st.st_size if kind == FILE else 0
+    return Entry(kind, stat.S_IMODE(st.st_mode), st.st_uid, st.st_gid, size, mtime_s, mtime_ns, rdev=st.st_rdev)
+
+
+def _stat(st: os.stat_result, floor: int) -> tree.Stat:
+    ctime_s, ctime_ns = divmod(st.st_ctime_ns, 1_000_000_000)
+    is_racy = st.st_ctime_ns >= floor or st.st_mtime_ns >= floor
+    return tree.Stat(st.st_ino, st.st_dev, st.st_nlink, ctime_s, ctime_ns, is_racy)
+
+
+def _why(code: int) -> str:
+    """A gap's reason for an errno."""
+    return {
+        errno.EACCES: "not readable (permission denied)",
+        errno.EPERM: "not readable (permission denied)",
+        errno.EXDEV: "on another file system (cross_mounts is off)",
+        errno.ENAMETOOLONG: "path is too long",
+        errno.EIO: "input/output error while reading",
+    }.get(code, os.strerror(code))

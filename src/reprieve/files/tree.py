@@ -1,0 +1,200 @@
+"""Packed trees as Python sees them: rows to entries and back, deltas between two trees.
+
+The byte layout is docs/format.md's; bulk work on it (scan, merge, diff) is `native`'s. Here is what touches few rows.
+"""
+
+from __future__ import annotations
+
+import struct
+from binascii import crc32
+
+from reprieve.files import native
+from reprieve.model.entry import DIR, FILE, SYMLINK, Entry
+from reprieve.model.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from reprieve.store.protocols import Buffer
+
+MAGIC = b"RPTREE01"
+HEADER = struct.Struct("<8sQQQII16s8s")
+ROW = struct.Struct("<IHBBIIIIQqqIIQQQQ32sII")
+LONGEST_PATH = 65_535
+RACY, CHUNKED, NEEDS, GAP = 1, 2, 4, 8
+
+# columns of a row that only the index keeps: nlink, ctime_s, ctime_ns, ino, dev
+_STAT_COLUMNS = ((20, 24), (40, 48), (52, 72))
+_CONTENT_AT = 88
+_ZERO = bytes(32)
+
+Delta = list[tuple[bytes, Entry | None, Entry | None]]
+
+
+class Stat(Value):
+    """The columns that tell whether a file is still the one that was read."""
+
+    ino: int
+    dev: int
+    nlink: int
+    ctime_s: int
+    ctime_ns: int
+    is_racy: bool
+
+
+NO_STAT = Stat(0, 0, 0, 0, 0, False)
+
+
+def sort_key(path: bytes) -> bytes:
+    """Order of rows: a directory's subtree follows it directly."""
+    return path.replace(b"/", b"\0")
+
+
+def encode_extra(target: bytes, xattrs: tuple[tuple[bytes, bytes], ...], gap: str) -> bytes:
+    """The variable part of a row, b"" when there is none."""
+    if not target and not xattrs and not gap:
+        return b""
+    reason = gap.encode()
+    parts = [struct.pack("<I", len(target)), target, struct.pack("<H", len(xattrs))]
+    for name, value in xattrs:
+        parts += [struct.pack("<H", len(name)), name, struct.pack("<I", len(value)), value]
+    parts += [struct.pack("<H", len(reason)), reason]
+    return b"".join(parts)
+
+
+def count(tree: Buffer | None) -> int:
+    """Rows in a packed tree."""
+    return 0 if tree is None else int(HEADER.unpack_from(tree, 0)[1])
+
+
+def tag(tree: Buffer) -> bytes:
+    """The caller's tag in the header."""
+    return bytes(HEADER.unpack_from(tree, 0)[6])
+
+
+def entry_at(tree: Buffer, row: int) -> tuple[bytes, Entry]:
+    """Path and entry of a row."""
+    return native.entries(tree, Entry, row, row + 1)[0]
+
+
+def stat_at(tree: Buffer, row: int) -> Stat:
+    """The stat columns of a row."""
+    got = native.get(tree, row)
+    return Stat(got[13], got[17], got[16], got[14], got[15], bool(got[9] & RACY))
+
+
+def lookup(tree: Buffer | None, path: bytes) -> Entry | None:
+    """The entry at path, None if there is none."""
+    if tree is None:
+        return None
+    row = native.find(tree, path)
+    return None if row < 0 else entry_at(tree, row)[1]
+
+
+def entries(tree: Buffer | None) -> list[tuple[bytes, Entry]]:
+    """All rows in order."""
+    return native.entries(tree, Entry)
+
+
+def pack(items: Iterable[tuple[bytes, Entry, Stat, int]], *, tag: bytes = bytes(16)) -> bytearray:
+    """A packed tree of (path, entry, stat, extra flags) in any order."""
+    return native.pack(items, tag)
+
+
+def without_stat(tree: Buffer) -> bytearray:
+    """The same tree as the timeline keeps it: what a restore needs and nothing of this disk's."""
+    out = bytearray(tree)
+    n = count(tree)
+    first, end = HEADER.size, HEADER.size + n * ROW.size
+    zeros = bytes(n)
+    # strided slices: no Python work per row
+    for start, stop in _STAT_COLUMNS:
+        for column in range(start, stop):
+            out[first + column : end : ROW.size] = zeros
+    plain = bytes(b & ~RACY for b in range(256))
+    out[first + 7 : end : ROW.size] = bytes(out[first + 7 : end : ROW.size]).translate(plain)
+    fields = list(HEADER.unpack_from(out, 0))
+    fields[4], fields[6] = crc32(memoryview(out)[HEADER.size :]), bytes(16)
+    HEADER.pack_into(out, 0, *fields)
+    return out
+
+
+def contents(tree: Buffer) -> Iterator[tuple[bytes, bool]]:
+    """(object id, is a chunk list) of every captured file, repeated as often as it is used."""
+    n = count(tree)
+    view = memoryview(tree)[HEADER.size : HEADER.size + n * ROW.size]
+    for at in range(0, len(view), ROW.size):
+        if view[at + 6] == FILE[0]:
+            content = bytes(view[at + _CONTENT_AT : at + _CONTENT_AT + 32])
+            if content != _ZERO:
+                yield content, bool(view[at + 7] & CHUNKED)
+
+
+def encode_delta(old: Buffer, new: Buffer) -> bytes:
+    """One object for the two sides of a delta."""
+    return b"".join((struct.pack("<Q", len(old)), old, new))
+
+
+def split_delta(data: bytes) -> tuple[memoryview, memoryview]:
+    """The two packed trees of a delta object. Raises ValueError if it is not one."""
+    if len(data) < 8:
+        raise ValueError("not a delta")
+    (n,) = struct.unpack_from("<Q", data, 0)
+    view = memoryview(data)
+    old, new = view[8 : 8 + n], view[8 + n :]
+    native.check(old)
+    native.check(new)
+    return old, new
+
+
+def decode_delta(data: bytes) -> Delta:
+    """(path, old, new) of every path in a delta object."""
+    old, new = split_delta(data)
+    before = dict(entries(old))
+    after = dict(entries(new))
+    return [(path, before.get(path), after.get(path)) for path in sorted(before.keys() | after.keys(), key=sort_key)]
+
+
+def compare(old: Buffer, new: Buffer) -> Delta:
+    """(path, old, new) of every path whose rows differ in a column that a restore would set."""
+    found: Delta = []
+    for a, b in native.diff(old, new):
+        before = entry_at(old, a) if a >= 0 else None
+        after = entry_at(new, b) if b >= 0 else None
+        path = (before or after or (b"", None))[0]
+        found.append((path, before[1] if before else None, after[1] if after else None))
+    return found
+
+
+def pack_delta(delta: Delta) -> bytes:
+    """A delta object from (path, old, new)."""
+    old = pack((path, before, NO_STAT, 0) for path, before, _ in delta if before is not None)
+    new = pack((path, after, NO_STAT, 0) for path, _, after in delta if after is not None)
+    return encode_delta(old, new)
+
+
+def parent(path: bytes) -> bytes:
+    """The directory that holds path; b"" is the root (which is its own parent)."""
+    return path.rpartition(b"/")[0]
+
+
+def ancestors(path: bytes) -> Iterator[bytes]:
+    """Directories above path, nearest first, the root last."""
+    while path:
+        path = parent(path)
+        yield path
+
+
+def describe(kind: bytes) -> str:
+    """What to call an entry of this kind."""
+    return {FILE: "file", DIR: "directory", SYMLINK: "symlink"}.get(kind, "special file")
+
+
+def totals(index: Buffer) -> tuple[int, int]:
+    """(names that are no directories, bytes of all files) without a Python object per row."""
+    n = count(index)
+    rows = memoryview(index)[HEADER.size : HEADER.size + n * ROW.size]
+    kinds = bytes(rows[6 :: ROW.size])
+    sizes = rows.cast("Q")[3 :: ROW.size // 8]
+    return n - kinds.count(DIR), sum(size for size, kind in zip(sizes, kinds, strict=True) if kind == FILE[0])

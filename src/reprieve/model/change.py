@@ -1,0 +1,45 @@
+"""What differs between two trees, and what a checkpoint could not protect."""
+
+from __future__ import annotations
+
+from reprieve.model.entry import Entry
+from reprieve.model.value import Value
+
+CREATED, MODIFIED, DELETED, MODE, TYPE = "created", "modified", "deleted", "mode", "type"
+# reasons that break no promise
+EXCLUDED = "excluded by configuration"
+UNTRACKED = "was not tracked yet at that time"
+
+
+class Gap(Value):
+    """Something that a checkpoint could not protect. A rollback never deletes or changes it."""
+
+    path: bytes
+    reason: str
+
+
+class Change(Value):
+    """One path that differs. `before` or `after` is None where there is nothing."""
+
+    path: bytes
+    change: str  # created, modified, deleted, mode, type
+    before: Entry | None
+    after: Entry | None
+    actor: str = "unknown"
+
+
+def classify(before: Entry | None, after: Entry | None) -> str:
+    """The word for a difference; "" when only times differ (or nothing does)."""
+    if before is None:
+        return CREATED if after is not None else ""
+    if after is None:
+        return DELETED
+    if before.kind != after.kind:
+        return TYPE
+    if before.same_bytes_key != after.same_bytes_key or before.gap != after.gap:
+        return MODIFIED
+    if (before.mode, before.uid, before.gid, before.xattrs) != (after.mode, after.uid, after.gid, after.xattrs):
+        return MODE
+    if before.link != after.link:
+        return MODIFIED
+    return ""

@@ -1,0 +1,98 @@
+"""Plans and reports: exactly what a rollback would do, and what it did."""
+
+from __future__ import annotations
+
+from reprieve.model.change import EXCLUDED, UNTRACKED, Gap
+from reprieve.model.entry import Entry
+from reprieve.model.value import Value
+
+# kinds of actions, as in the JSON
+WRITE, DELETE, MKDIR, SYMLINK, MODE, GIT, EFFECT, THREAD = (
+    "write",
+    "delete",
+    "mkdir",
+    "symlink",
+    "mode",
+    "git",
+    "effect",
+    "thread",
+)
+
+NO_SOCKET = "a socket cannot be recreated; its program makes it when it starts"
+
+
+class Choices(Value):
+    """How to decide what is not plain."""
+
+    on_conflict: str = "abort"  # abort, keep, theirs, merge, both
+    take_pushed: bool = False  # also take back commits that were pushed since
+    is_strict: bool = False  # one step out of many: moved files are not followed, shared git history is a conflict
+
+
+class Action(Value):
+    """One path that the plan moves from `before` (what is there now) to `after`."""
+
+    kind: str
+    path: bytes
+    verb: str  # restore, recreate, delete, replace, merge, chmod, set times, relink
+    before: Entry | None
+    after: Entry | None
+    actor: str = "unknown"
+    reason: str = ""
+
+
+class Conflicted(Value):
+    """A path that is not as it was left: both sides, and why."""
+
+    path: bytes
+    reason: str
+    actor: str = "unknown"
+    current: Entry | None = None
+    wanted: Entry | None = None
+
+
+class Kept(Value):
+    """A path that differs from the target and stays as it is, with the reason (a person's, a gap, --only)."""
+
+    path: bytes
+    reason: str
+    actor: str = "unknown"
+
+
+class Plan(Value):
+    """The exact list of what would be done. Approval is bound to `id`, the hash of everything in it."""
+
+    id: str
+    kind: str  # rollback, undo, revert, redo
+    target: str  # id of the checkpoint (or operation) that it goes back to
+    label: str  # of the target, for people
+    actions: tuple[Action, ...]
+    conflicts: tuple[Conflicted, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    not_undone: tuple[Gap, ...] = ()
+    of: str = ""  # redo: the operation that it takes back; undo: the step
+    dependants: tuple[str, ...] = ()  # undo: ids of later entries that need what it would take back
+    contents: tuple[tuple[bytes, bytes], ...] = ()  # (object id, bytes) that merges made; their ids are in the actions
+
+
+class Report(Value):
+    """What was done."""
+
+    operation: str  # id of the timeline entry; "" if nothing had to be done
+    restored: tuple[bytes, ...] = ()  # written, recreated, mode or times set
+    deleted: tuple[bytes, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    conflicts: tuple[Conflicted, ...] = ()
+    not_undone: tuple[Gap, ...] = ()
+    safety_checkpoint: str = ""
+    redo: str = ""  # the command that takes it back
+
+    @property
+    def is_partial(self) -> bool:
+        """Something that should have been taken back was not.
+
+        What a person excluded is left alone as asked; what was not tracked then was not promised; a socket has no
+        content, its program makes it anew.
+        """
+        harmless = (EXCLUDED, UNTRACKED, NO_SOCKET)
+        return bool(self.conflicts) or any(not gap.reason.endswith(harmless) for gap in self.not_undone)

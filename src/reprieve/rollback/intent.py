@@ -1,0 +1,41 @@
+"""The write-ahead intent of an operation that moves the tree: enough to finish it, or take it back, after a crash."""
+
+from __future__ import annotations
+
+from reprieve.errors import StoreCorrupted
+from reprieve.model.value import Value
+from reprieve.store.hashing import sha256
+
+_MAGIC = b"reprieve intent 1"
+_DIGEST = 32
+
+
+class Intent(Value):
+    """Which moves are under way. `moves` names the delta object (before → after)."""
+
+    operation: str
+    kind: str
+    target: str
+    label: str
+    of: str
+    safety: str
+    stage: bytes
+    moves: bytes
+    beside: str = ""  # id of the operation of another timeline that this one belongs to
+
+    def encode(self) -> bytes:
+        """Bytes for the store."""
+        fields = (self.operation, self.kind, self.target, self.label, self.of, self.safety, self.beside)
+        data = b"\0".join((_MAGIC, *(f.encode() for f in fields), self.stage, self.moves.hex().encode()))
+        return data + sha256(data)
+
+
+def decode_intent(data: bytes) -> Intent:
+    """The intent that `encode` wrote."""
+    data, digest = data[:-_DIGEST], data[-_DIGEST:]
+    parts = data.split(b"\0")
+    if sha256(data) != digest or len(parts) != 10 or parts[0] != _MAGIC:
+        raise StoreCorrupted("the record of an interrupted rollback cannot be read", hints=["reprieve verify"])
+    operation, kind, target, label, of, safety, beside = (p.decode() for p in parts[1:8])
+    moves = bytes.fromhex(parts[9].decode())
+    return Intent(operation, kind, target, label, of, safety, parts[8], moves, beside)

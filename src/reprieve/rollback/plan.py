@@ -1,0 +1,179 @@
+"""Decide what a return to an earlier state has to do.
+
+Pure: reads the differences between then and now, yields actions. Carrying them out is `execute`'s.
+"""
+
+from __future__ import annotations
+
+import os
+
+from reprieve.model.change import MODE as MODE_CHANGE
+from reprieve.model.change import Gap, classify
+from reprieve.model.entry import BLOCK, CHAR, DIR, SOCKET, SYMLINK, Entry
+from reprieve.model.plan import DELETE, GIT, MKDIR, MODE, NO_SOCKET, WRITE, Action, Conflicted, Kept, Plan
+from reprieve.model.plan import SYMLINK as LINK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    Selects = Callable[[bytes], bool]
+
+_AT_A_TIME = 4096  # actions
+Difference = tuple[bytes, Entry | None, Entry | None]  # path, wanted, current
+
+
+def make_plan(
+    kind: str,
+    *,
+    target: str,
+    label: str,
+    differences: Iterable[Difference],
+    selects: Selects | None = None,
+    actors: Mapping[bytes, str] | None = None,
+    conflicts: tuple[Conflicted, ...] = (),
+    kept: tuple[Kept, ...] = (),
+    left: tuple[Gap, ...] = (),
+    merged: frozenset[bytes] = frozenset(),
+    contents: tuple[tuple[bytes, bytes], ...] = (),
+    is_root_user: bool = False,
+    hash_of: Callable[[bytes], bytes],
+    of: str = "",
+    dependants: tuple[str, ...] = (),
+) -> Plan:
+    """The plan that brings every selected path from `current` to `wanted`."""
+    ordered = sorted(differences, key=lambda d: d[0].replace(b"/", b"\0"))
+    held = {path for path, wanted, current in ordered if _is_gap(wanted) or _is_gap(current)}
+    wanted_at = {path: wanted for path, wanted, _ in ordered} if held else {}
+    current_at = {path: current for path, _, current in ordered} if held else {}
+    keeping, undone, actions = list(kept), list(left), []
+    kept_paths = {k.path for k in kept} | {c.path for c in conflicts}
+
+    for path, wanted, current in ordered:
+        if wanted == current or path in kept_paths:
+            continue
+        gap = _gap_at(path, wanted_at, current_at, held)
+        if selects is not None and not (selects(path) or _is_needed_parent(path, wanted, current, ordered, selects)):
+            kept_paths.add(path)
+        elif gap:
+            if not (_is_gap(wanted) and _is_gap(current)):
+                undone.append(Gap(path, gap))
+            kept_paths.add(path)
+        elif (reason := _cannot_make(wanted, is_root_user)) and current != wanted:
+            undone.append(Gap(path, reason))
+            kept_paths.add(path)
+        else:
+            action = _action(path, wanted, current, (actors or {}).get(path, "unknown"))
+            if path in merged:
+                action = action.replace(verb="merge", reason="both changed it; only one side's part goes")
+            is_git = b".git/" in path and b".git" in path.split(b"/")[:-1]
+            actions.append(action.replace(kind=GIT) if is_git else action)
+
+    # a directory stays as long as something in it stays
+    if kept_paths and not held:
+        current_at = {path: current for path, _, current in ordered}
+    staying = {above for path in kept_paths if current_at.get(path, path) is not None for above in _above(path)}
+    final = []
+    for action in actions:
+        if action.before is not None and action.before.kind == DIR and action.path in staying:
+            if action.after is None:
+                keeping.append(Kept(action.path, "holds something that stays", action.actor))
+                continue
+            if action.after.kind != DIR:
+                conflicts = (*conflicts, Conflicted(action.path, "holds something that stays", action.actor))
+                continue
+        final.append(action)
+    lists = (tuple(final), conflicts, tuple(keeping), tuple(undone))
+    plan = Plan("", kind, target, label, *lists, of, dependants, contents)
+    return plan.replace(id=_essence(plan, hash_of).hex()[:16])
+
+
+def _essence(plan: Plan, hash_of: Callable[[bytes], bytes]) -> bytes:
+    """The hash of everything that approval is bound to; of hashes of its parts, so that it is never whole in memory."""
+    hashes = [hash_of(b"\0".join((plan.kind.encode(), plan.target.encode(), plan.of.encode())))]
+    for start in range(0, len(plan.actions), _AT_A_TIME):
+        parts: list[bytes] = []
+        for action in plan.actions[start : start + _AT_A_TIME]:
+            parts += (action.path, action.verb.encode(), _image(action.before), _image(action.after))
+        hashes.append(hash_of(b"\0".join(parts)))
+    parts = [b"conflicts", *(c.path for c in plan.conflicts), b"kept", *(k.path for k in plan.kept)]
+    return hash_of(b"".join((*hashes, hash_of(b"\0".join(parts)))))
+
+
+def _image(entry: Entry | None) -> bytes:
+    if entry is None:
+        return b"-"
+    return b"%s %o %d.%d " % (entry.kind, entry.mode, entry.mtime_s, entry.mtime_ns) + entry.content + entry.target
+
+
+def _action(path: bytes, wanted: Entry | None, current: Entry | None, actor: str) -> Action:
+    if wanted is None:
+        return Action(DELETE, path, "delete", current, None, actor, "was not there")
+    if current is None:
+        return Action(_kind(wanted), path, "recreate", None, wanted, actor, "was deleted")
+    if wanted.kind != current.kind:
+        return Action(_kind(wanted), path, "replace", current, wanted, actor, "is of another type now")
+    word = classify(wanted, current)
+    if word == MODE_CHANGE:
+        return Action(MODE, path, "chmod", current, wanted, actor, "mode, owner or attributes changed")
+    if not word:
+        return Action(MODE, path, "set times", current, wanted, actor, "times changed")
+    if wanted.same_bytes_key == current.same_bytes_key:
+        return Action(WRITE, path, "relink", current, wanted, actor, "hard link changed")
+    return Action(_kind(wanted), path, "restore", current, wanted, actor, "was changed")
+
+
+def _kind(entry: Entry) -> str:
+    return MKDIR if entry.kind == DIR else LINK if entry.kind == SYMLINK else WRITE
+
+
+def _is_gap(entry: Entry | None) -> bool:
+    return entry is not None and bool(entry.gap)
+
+
+def _gap_at(
+    path: bytes,
+    wanted_at: Mapping[bytes, Entry | None],
+    current_at: Mapping[bytes, Entry | None],
+    held: set[bytes],
+) -> str:
+    """Why this path is not ours to change: it, or a directory above it, was not protected then or is not now."""
+    if not held:
+        return ""
+    for at in (path, *_above(path)):
+        if at in held:
+            wanted, current = wanted_at.get(at), current_at.get(at)
+            then = wanted is not None and wanted.gap
+            reason = (wanted.gap if wanted is not None and then else "") or (current.gap if current is not None else "")
+            return f"not protected {'then' if then else 'now'}: {reason}"
+    return ""
+
+
+def _is_needed_parent(
+    path: bytes, wanted: Entry | None, current: Entry | None, ordered: list[Difference], selects: Selects
+) -> bool:
+    """A directory that must come back because something selected inside it does."""
+    if wanted is None or wanted.kind != DIR or (current is not None and current.kind == DIR):
+        return False
+    return any(p.startswith(path + b"/") and w is not None and selects(p) for p, w, _ in ordered)
+
+
+def _cannot_make(wanted: Entry | None, is_root_user: bool) -> str:
+    if wanted is None:
+        return ""
+    if wanted.kind == SOCKET:
+        return NO_SOCKET
+    if wanted.kind in (CHAR, BLOCK) and not is_root_user:
+        return "a device can only be recreated by root"
+    return ""
+
+
+def _above(path: bytes) -> Iterable[bytes]:
+    while path:
+        path = path.rpartition(b"/")[0]
+        yield path
+
+
+def shown(path: bytes) -> str:
+    """A path for people; the root is `.`."""
+    return os.fsdecode(path) or "."

@@ -1,0 +1,397 @@
+"""Decide what every path becomes when some changes are taken out and the others stay. Pure but for reading contents.
+
+chains ─▶ repositories as one thing each ─▶ renames followed ─▶ path by path (takeout) ─▶ what cannot stand: parents
+      ─▶ conflicts settled as the caller chose ─▶ differences, kept, conflicts for `make_plan`
+"""
+
+from __future__ import annotations
+
+import os
+
+from reprieve.model.change import Gap, classify
+from reprieve.model.entry import DIR, FILE, SYMLINK, Entry
+from reprieve.model.plan import Choices, Conflicted, Kept
+from reprieve.model.value import Value
+from reprieve.rollback import repository
+from reprieve.rollback.chains import Chain, Link, is_same
+from reprieve.rollback.lineages import Lineage, lineages
+from reprieve.rollback.repository import repository_of
+from reprieve.rollback.takeout import BOTH, KEEP, MERGE, THEIRS, Outcome, take_out
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from reprieve.rollback.takeout import Make, Read
+
+
+class Decided(Value):
+    """What is to be done, and what is not."""
+
+    differences: tuple[tuple[bytes, Entry | None, Entry | None], ...]  # path, wanted, current
+    conflicts: tuple[Conflicted, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    left: tuple[Gap, ...] = ()
+    merged: frozenset[bytes] = frozenset()
+    # of a conflict on a file that had other names: its whole story, and the changes in the way if that is plain
+    lineages: Mapping[bytes, tuple[Chain, tuple[Link, ...]]] = {}
+
+
+class Tools(Value):
+    """What the decisions need from the world: contents, and names for actors."""
+
+    read: Read
+    make: Make
+    look: Callable[[bytes], bytes | None]  # a file as it is now
+    whose: Callable[[Link], str]
+    is_doubtful: Callable[[Link], bool] = lambda link: False  # may be a taken one's, may be another's
+
+
+def decide(
+    chains: Mapping[bytes, Chain],
+    is_taken: Callable[[Link], bool],
+    *,
+    selects: Callable[[bytes], bool] | None,
+    choices: Choices,
+    tools: Tools,
+    target: str,
+) -> Decided:
+    """What every selected path becomes without the taken links."""
+    if selects is not None:
+        # a directory that is gone is needed by what is selected inside it
+        chains = {p: c for p, c in chains.items() if selects(p) or (c.now is None and c.then and c.then.kind == DIR)}
+    work = _Work(dict(chains), is_taken, choices, tools, target)
+    work.repositories()
+    work.renames()
+    work.paths()
+    work.displaced()
+    work.parents()
+    found = work.settle()
+    if selects is not None:
+        found = found.replace(
+            conflicts=tuple(c for c in found.conflicts if selects(c.path)),
+            kept=tuple(k for k in found.kept if selects(k.path)),
+        )
+    return found
+
+
+class _Work:
+    def __init__(
+        self,
+        chains: dict[bytes, Chain],
+        is_taken: Callable[[Link], bool],
+        choices: Choices,
+        tools: Tools,
+        target: str,
+    ) -> None:
+        self.chains, self.is_taken, self.choices, self.tools, self.target = chains, is_taken, choices, tools, target
+        self.outcomes: dict[bytes, Outcome] = {}
+        self.left: list[Gap] = []
+        self.staying: set[bytes] = set()  # directories with something in them that stays
+        self.reasons: dict[bytes, str] = {}  # why a path stays, where that is not who changed it
+        self.births: dict[bytes, Link] = {}  # how a file that had other names came to be
+        self.homes: dict[bytes, bytes] = {}  # old name that a file goes back to → where it is now
+        self.lineages: dict[bytes, tuple[Chain, tuple[Link, ...]]] = {}
+
+    def repositories(self) -> None:
+        for at, some in repository.repositories(self.chains).items():
+            found = repository.decide(
+                at,
+                some,
+                self.is_taken,
+                read=self.tools.read,
+                look=self.tools.look,
+                take_pushed=self.choices.take_pushed,
+            )
+            self.left += found.left
+            for path, entry in found.wanted.items():
+                self.outcomes[path] = Outcome(entry)
+            if self.choices.is_strict:
+                for path in found.entangled:
+                    self.outcomes[path] = Outcome(self.chains[path].now, "moved in git's history since")
+
+    def renames(self) -> None:
+        """Files that had several names: what was done under one is taken out under the other."""
+        for file in lineages(self.chains, self.outcomes):
+            taken = [self.is_taken(link) for link in file.links]
+            self.births[file.places[-1]] = file.links[0]
+            if not any(taken) or file.places[-1] in self.outcomes:
+                continue
+            at, newest = file.home(self.is_taken), file.places[-1]
+            home = file.places[at]
+            is_there = home != newest and self.chains[newest].now is not None
+            if is_there and (home in self.outcomes or not self._is_free(file, at)):
+                reason = f"moved from {os.fsdecode(home)}, where something else is now"
+                self.outcomes[newest] = Outcome(self.chains[newest].now, reason)
+                self.lineages[newest] = file.chain, self._others(self.chains[home].links[file.ends[at] + 1 :])
+            elif any(place in self.outcomes for place in file.places):
+                continue
+            elif not all(taken):
+                self._renamed(file)
+            elif home != newest and file.ends[at] + 1 < len(self.chains[home].links):
+                self._settle_in(file, self._take_out(file.chain), at)
+
+    def _others(self, links: Iterable[Link]) -> tuple[Link, ...]:
+        return tuple(link for link in links if not self.is_taken(link))
+
+    def _is_free(self, file: Lineage, at: int) -> bool:
+        """Whether what came to one of its old names after it had left is gone again, or will go."""
+        chain = self.chains[file.places[at]]
+        later = Chain(chain.path, None)
+        for link in chain.links[file.ends[at] + 1 :]:
+            later.add(link)
+        found = self._take_out(later)
+        return not found.conflict and found.entry is None and not any(map(self.tools.is_doubtful, later.links))
+
+    def _renamed(self, file: Lineage) -> None:
+        newest, at = file.places[-1], file.home(self.is_taken)
+        others = file.after_a_taken_move(self.is_taken)
+        doubt = next((link for link in file.links if self.tools.is_doubtful(link)), None)
+        if doubt is not None:
+            self._clash(file, Outcome(self._left_by_others(file.chain), self._doubt(doubt)))
+            return
+        if self.choices.is_strict and self.choices.on_conflict != MERGE and others:
+            mover = next(link for link in file.moves if self.is_taken(link))
+            reason = f"moved by {self.tools.whose(mover)}, then changed by {self.tools.whose(others[-1])}"
+            self._clash(file, Outcome(self.chains[newest].now, reason), others)
+            return
+        found = self._take_out(file.chain)
+        if found.entry is None and file.chain.now is not None and not found.conflict:
+            by = self.tools.whose(next(link for link in file.links if self.is_taken(link)))
+            stays = self.tools.whose(next(link for link in reversed(file.links) if not self.is_taken(link)))
+            found = Outcome(file.chain.now, f"created by {by}, then moved by {stays}")
+            self._clash(file, found, self._others(file.links))
+        elif found.conflict:
+            self._clash(file, found)
+        elif found.entry is not None and self._before_it(file, at).entry is not None:
+            by = self.tools.whose(next(link for link in self.chains[file.places[at]].links if self.is_taken(link)))
+            reason = f"something else was at {os.fsdecode(file.places[at])}, and was deleted by {by}"
+            self._clash(file, Outcome(self.chains[newest].now, reason), self._others(file.links))
+        elif file.places[at] == newest or found.entry is None or self._is_free(file, at):
+            self._settle_in(file, found, at)
+
+    def _before_it(self, file: Lineage, at: int) -> Outcome:
+        """What becomes of a file that had one of its names before it."""
+        chain = self.chains[file.places[at]]
+        other = Chain(chain.path, chain.then)
+        for link in chain.links[: file.starts[at]]:
+            other.add(link)
+        return self._take_out(other) if file.starts[at] else Outcome(None)
+
+    def _is_last_there(self, place: bytes, file: Lineage) -> bool:
+        """Whether nobody else's file had that name since."""
+        last = self.chains[place].links[-1]
+        return any(last is link for link in file.links) or (
+            last.after is None and any(last.span is move.span for move in file.moves)
+        )
+
+    def _clash(self, file: Lineage, outcome: Outcome, others: tuple[Link, ...] = ()) -> None:
+        """Nothing of it can be decided: neither where it is now nor where it was."""
+        where = file.places[-1]
+        if self.chains[where].now is None:
+            at = file.home(self.is_taken)
+            where = file.places[at] if self._is_free(file, at) else where
+        self.lineages[where] = file.chain, others
+        for place in dict.fromkeys(file.places):
+            if place == where:
+                self.outcomes[place] = outcome
+            elif self.chains[place].now is None and self._is_last_there(place, file):
+                # with markers it stays where it is; else both names are shown as undecided
+                is_marked = self.choices.on_conflict == MERGE and outcome.marked is not None
+                self.outcomes[place] = Outcome(None) if is_marked else outcome.replace(entry=None, marked=None)
+
+    def _settle_in(self, file: Lineage, outcome: Outcome, at: int) -> None:
+        """It goes home, and is nowhere else."""
+        home = file.places[at]
+        where = home if outcome.entry is not None else file.places[-1]
+        by = " and ".join(dict.fromkeys(self.tools.whose(k) for k in file.links if not self.is_taken(k)))
+        word = f"moved to {os.fsdecode(where)}" if outcome.entry is not None else "deleted under its new name"
+        for number, place in enumerate(file.places):
+            chain = self.chains[place]
+            if place == where:
+                self.outcomes[place] = outcome
+            elif place in self.outcomes:
+                continue  # it came by there twice: what counts is the first time
+            elif place == file.places[-1] or (chain.now is None and self._is_last_there(place, file)):
+                self.outcomes[place] = self._before_it(file, number)
+                self.reasons[place] = f"{word} by {by}"
+        if outcome.entry is not None and home != file.places[-1]:
+            self.homes[home] = file.places[-1]
+
+    def paths(self) -> None:
+        for path, chain in self.chains.items():
+            doubt = next((link for link in chain.links if self.tools.is_doubtful(link)), None)
+            is_known = path in self.outcomes and self.outcomes[path].conflict
+            if doubt is not None and not is_known and not is_same(chain.then, chain.now):
+                self.outcomes[path] = Outcome(self._left_by_others(chain), self._doubt(doubt))
+            elif path not in self.outcomes:
+                self.outcomes[path] = self._take_out(chain)
+
+    def displaced(self) -> None:
+        """A file whose bytes went to another name while something else took its own: copied, or moved? Nobody can tell.
+
+        If its old name does not get them back, the new one must not lose them.
+        """
+        going: dict[tuple[int, bytes], bytes] = {}
+        for path, outcome in self.outcomes.items():
+            chain = self.chains[path]
+            if outcome.entry is not None or chain.now is None or not chain.links or outcome.conflict:
+                continue
+            born = self.births.get(path) or chain.links[0]
+            if born.before is None and born.after is not None and born.after.kind == FILE and born.after.size:
+                going[id(born.span), born.after.content] = path
+        for source, chain in self.chains.items() if going else ():
+            there = self.outcomes[source]
+            if not there.conflict and there.entry is not None:
+                continue
+            for link in chain.links:
+                before, after = link.before, link.after
+                if before is None or after is None or before.content == after.content or repository_of(source):
+                    continue
+                holder = going.get((id(link.span), before.content))
+                if holder is not None:
+                    reason = f"holds what was at {os.fsdecode(source)}"
+                    self.outcomes[holder] = Outcome(self.chains[holder].now, reason)
+                    self.lineages[holder] = self.chains[holder], self._others(chain.links)
+
+    def _left_by_others(self, chain: Chain) -> Entry | None:
+        """What is there now or, where one who is taken back removed it, what was there before."""
+        if chain.now is not None:
+            return chain.now
+        return next((link.after for link in reversed(chain.links) if not self.is_taken(link)), None)
+
+    def _doubt(self, link: Link) -> str:
+        return f"changed while several were at work: {self.tools.whose(link)}"
+
+    def _take_out(self, chain: Chain) -> Outcome:
+        tools = self.tools
+        return take_out(chain, self.is_taken, read=tools.read, make=tools.make, whose=tools.whose)
+
+    def parents(self) -> None:
+        """What should come back needs a directory to be in."""
+        order = sorted(self.outcomes, key=lambda p: p.count(b"/"))
+        for path in order:
+            outcome, chain = self.outcomes[path], self.chains[path]
+            if outcome.conflict or outcome.entry is None or chain.now is not None:
+                continue
+            for above in _above(path):
+                there = self.outcomes.get(above)
+                if there is None or (there.entry is not None and there.entry.kind == DIR):
+                    continue
+                if path in self.homes:
+                    self.outcomes[self.homes[path]] = outcome  # with its directory gone it stays where it is
+                if there.conflict:
+                    self.outcomes[path] = Outcome(None, f"something else is now at {os.fsdecode(above)}")
+                else:
+                    self.outcomes[path] = Outcome(None)
+                    word = "deleted" if there.entry is None else "replaced"
+                    self.reasons[path] = f"its directory was {word} by {self._stayers(self.chains[above])}"
+                break
+        if self.choices.is_strict and self.choices.on_conflict == "abort":
+            return  # then what is in it depends on the step that made it, and is named
+        is_going = {path for path in order if self.outcomes[path].entry is None and _is_dir(self.chains[path].now)}
+        for path in order if is_going else ():
+            if self.outcomes[path].entry is None or self.outcomes[path].conflict:
+                continue
+            for above in _above(path):
+                if above in is_going:
+                    self.outcomes[above] = Outcome(self.chains[above].now)
+                    self.reasons[above] = "holds something that stays"
+
+    def settle(self) -> Decided:
+        differences: list[tuple[bytes, Entry | None, Entry | None]] = []
+        conflicts: list[Conflicted] = []
+        kept: list[Kept] = []
+        merged: set[bytes] = set()
+        times: list[Chain] = []
+        repositories: set[bytes] = set()
+        for path, outcome in self.outcomes.items():
+            chain = self.chains[path]
+            if outcome.conflict:
+                self._settle_conflict(chain, outcome, differences, conflicts, kept, merged)
+            elif is_same(chain.then, chain.now) and chain.then != chain.now:
+                times.append(chain)
+            elif is_same(outcome.entry, chain.now):
+                if classify(chain.then, chain.now):
+                    self._keep(chain, kept, repositories)
+            else:
+                differences.append((path, outcome.entry, chain.now))
+                if outcome.is_merged:
+                    merged.add(path)
+        staying = self.staying | {
+            _parent(path) for path in (*(k.path for k in kept), *(c.path for c in conflicts), *merged)
+        }
+        differences += [(c.path, c.then, c.now) for c in times if c.path not in staying]
+        lists = (tuple(differences), tuple(conflicts), tuple(kept), tuple(self.left))
+        return Decided(*lists, frozenset(merged), self.lineages)
+
+    def _keep(self, chain: Chain, kept: list[Kept], repositories: set[bytes]) -> None:
+        """Say that a path stays; of a repository that stays, once for all its files."""
+        self.staying.add(_parent(chain.path))
+        at = repository.repository_of(chain.path)
+        if not at or at == chain.path:
+            by = self._stayers(chain)
+            kept.append(Kept(chain.path, self.reasons.get(chain.path) or f"changed by {by}", self._actor(chain)))
+        elif at not in repositories:
+            repositories.add(at)
+            kept.append(Kept(at, "git's history stays as it is", self._actor(chain)))
+
+    def _settle_conflict(
+        self,
+        chain: Chain,
+        outcome: Outcome,
+        differences: list[tuple[bytes, Entry | None, Entry | None]],
+        conflicts: list[Conflicted],
+        kept: list[Kept],
+        merged: set[bytes],
+    ) -> None:
+        path, now, then = chain.path, chain.now, chain.then
+        choice = self.choices.on_conflict
+        if choice == THEIRS:
+            differences.append((path, then, now))
+        elif choice == MERGE and outcome.marked is not None and outcome.entry is not None and self._has_room(path):
+            made = self.tools.make(outcome.marked)
+            changed = outcome.entry.replace(size=made.size, content=made.content, is_chunked=made.is_chunked)
+            differences.append((path, changed, now))
+            merged.add(path)
+        elif choice in (KEEP, BOTH):
+            reason = outcome.conflict
+            if now is None and outcome.entry is not None and self._has_room(path):
+                differences.append((path, outcome.entry, None))  # nothing is there to keep: what the others had left
+            if choice == BOTH and then is not None and then.kind in (FILE, SYMLINK):
+                beside = path + b".checkpoint-" + self.target.encode()
+                if not self._has_room(path):
+                    reason += "; the checkpoint's is not beside it, because its directory is gone"
+                elif beside not in self.chains:
+                    differences.append((beside, then.replace(link=0), None))
+                    reason += f"; the checkpoint's is beside it as {os.fsdecode(beside)}"
+            if now is not None or outcome.entry is None:
+                kept.append(Kept(path, reason, self._actor(chain)))
+        else:
+            conflicts.append(Conflicted(path, outcome.conflict, self._actor(chain), current=now, wanted=then))
+
+    def _has_room(self, path: bytes) -> bool:
+        """Whether every directory above it is there, or comes back."""
+        there = (self.outcomes.get(above) for above in _above(path))
+        return all(o is None or (o.entry is not None and o.entry.kind == DIR) for o in there)
+
+    def _stayers(self, chain: Chain) -> str:
+        names = dict.fromkeys(self.tools.whose(link) for link in chain.links if not self.is_taken(link))
+        return " and ".join(names) or "someone else"
+
+    def _actor(self, chain: Chain) -> str:
+        return ",".join(dict.fromkeys(link.actor for link in chain.links if not self.is_taken(link))) or "unknown"
+
+
+def _is_dir(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind == DIR
+
+
+def _parent(path: bytes) -> bytes:
+    return path.rpartition(b"/")[0]
+
+
+def _above(path: bytes) -> Iterable[bytes]:
+    while path:
+        path = _parent(path)
+        yield path

@@ -1,0 +1,78 @@
+"""The plugin that we give opencode does what its reader and writer expect. Runs where `node` is installed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from reprieve.agents import opencode
+from reprieve.agents.machine import Machine, Target
+
+from .scripted import StandIn
+
+NODE = shutil.which("node")
+pytestmark = pytest.mark.skipif(NODE is None, reason="node is not installed")
+
+# What opencode does around one call of a tool.
+HOST = """
+import { Reprieve } from "./reprieve.mjs"
+const where = "/home/ada/project"
+const hooks = await Reprieve({ directory: where, worktree: where, serverUrl: new URL("http://127.0.0.1:1") })
+const said = { refused: null, output: null }
+await hooks["chat.message"]({ sessionID: "ses_1" }, { message: { id: "msg_1" }, parts: [
+  { type: "text", text: "tidy up" }, { type: "text", text: "hidden", synthetic: true }] })
+const call = { tool: "bash", sessionID: "ses_1", callID: "call_1" }
+try {
+  await hooks["tool.execute.before"](call, { args: { command: "make" } })
+  const result = { title: "make", output: "built", metadata: {} }
+  await hooks["tool.execute.after"]({ ...call, args: { command: "make" } }, result)
+  said.output = result.output
+} catch (error) { said.refused = error.message }
+const part = { type: "tool", tool: "bash", sessionID: "ses_1", callID: "call_2" }
+for (const status of ["running", "error"]) {
+  const state = { status, input: { command: "false" }, error: "exit code 1" }
+  await hooks.event({ event: { type: "message.part.updated", properties: { part: { ...part, state } } } })
+}
+await hooks.event({ event: { type: "session.idle", properties: { sessionID: "ses_1" } } })
+await hooks.event({ event: { type: "message.updated", properties: {} } })
+console.log(JSON.stringify(said))
+"""
+
+
+def play(tmp_path: Path, command: str) -> dict[str, str | None]:
+    machine = Machine(home="/", project="/", platform="linux", variables={}, command=(command,))
+    plugin = opencode.plan_install(None, target=Target(path="x"), machine=machine)
+    (tmp_path / "reprieve.mjs").write_text(plugin)
+    (tmp_path / "host.mjs").write_text(HOST)
+    assert NODE is not None
+    run = subprocess.run([NODE, "host.mjs"], cwd=tmp_path, capture_output=True, check=True, timeout=60)
+    said: dict[str, str | None] = json.loads(run.stdout)
+    return said
+
+
+def test_the_plugin_reports_a_turn_and_passes_notes_on(tmp_path: Path) -> None:
+    hook = StandIn(tmp_path / "bin with blank")
+    hook.answer({"prompt": {"note": "3 files were rolled back"}})
+    assert play(tmp_path, str(hook.path)) == {"refused": None, "output": "built\n\n3 files were rolled back"}
+    calls = hook.calls()
+    assert [c["kind"] for c in calls] == ["prompt", "before", "after", "failed", "turn_end"]
+    assert {c["session"] for c in calls} == {"ses_1"}
+    assert calls[0]["prompt"] == "tidy up"
+    assert (calls[1]["tool"], calls[1]["command"], calls[1]["call_id"]) == ("bash", "make", "call_1")
+    assert (calls[3]["command"], calls[3]["call_id"]) == ("false", "call_2")
+    assert calls[1]["cwd"] == "/home/ada/project"
+
+
+def test_a_refusal_stops_the_tool_with_the_reason(tmp_path: Path) -> None:
+    hook = StandIn(tmp_path / "bin")
+    hook.answer({"before": {"decision": "deny", "reason": "no way back from this"}})
+    assert play(tmp_path, str(hook.path)) == {"refused": "no way back from this", "output": None}
+
+
+def test_a_program_that_is_gone_does_not_block_the_agent(tmp_path: Path) -> None:
+    """Uninstalling us by hand must not leave an agent that can do nothing."""
+    assert play(tmp_path, "/nonexistent/reprieve") == {"refused": None, "output": "built"}

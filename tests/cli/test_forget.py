@@ -1,0 +1,53 @@
+"""`reprieve forget`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support import Cli
+from support.terminal import at_terminal
+
+SECRET = b"hunter2-hunter2-hunter2-" * 40
+
+
+def test_the_content_is_gone_from_the_store_and_stays_in_the_tree(cli: Cli, project: Path, home: Path) -> None:
+    (project / "secret").write_bytes(SECRET)
+    cli("checkpoint")
+    answer = cli("forget", "secret", "--yes", "--json").json
+    assert answer["objects"] == 1
+    assert answer["remaining"] == []
+    assert (project / "secret").read_bytes() == SECRET
+    assert not any(SECRET[:48] in path.read_bytes() for path in home.rglob("*") if path.is_file())
+
+
+def test_a_dry_run_removes_nothing(cli: Cli, project: Path) -> None:
+    (project / "secret").write_bytes(SECRET)
+    cli("checkpoint")
+    assert cli("forget", "secret", "--dry-run", "--json").json["dry_run"]
+    (project / "secret").unlink()
+    cli("rollback")
+    assert (project / "secret").read_bytes() == SECRET
+
+
+def test_it_needs_a_person_or_a_yes(cli: Cli, project: Path) -> None:
+    (project / "secret").write_bytes(SECRET)
+    cli("checkpoint")
+    refused = cli("forget", "secret", check=False)
+    assert refused.code == 5
+    assert "--yes" in refused.err
+    assert at_terminal("forget", "secret", cwd=project, answer="n\n")[0] == 5
+    assert at_terminal("forget", "secret", cwd=project, answer="y\n")[0] == 0
+
+
+def test_content_that_another_path_shares_stays_and_is_named(cli: Cli, project: Path) -> None:
+    (project / "secret").write_bytes(SECRET)
+    (project / "copy").write_bytes(SECRET)
+    cli("checkpoint")
+    result = cli("forget", "secret", "--yes", "--json", check=False)
+    assert result.code == 1
+    assert result.json["remaining"] == ["copy"]
+
+
+def test_a_path_that_no_checkpoint_has_is_exit_2(cli: Cli) -> None:
+    cli("checkpoint")
+    assert cli("forget", "nothing", "--yes", check=False).code == 2

@@ -1,0 +1,62 @@
+"""`reprieve log`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support import Cli
+
+
+@pytest.fixture
+def history(cli: Cli, project: Path) -> Cli:
+    for number in range(5):
+        (project / "counter").write_text(str(number))
+        cli("checkpoint", f"number {number}")
+    return cli
+
+
+def labels(cli: Cli, *args: str) -> list[str]:
+    return [entry["label"] for entry in cli("log", "--json", *args).json["entries"]]
+
+
+def test_newest_first(history: Cli) -> None:
+    assert labels(history) == [f"number {number}" for number in (4, 3, 2, 1, 0)]
+
+
+def test_at_most_n(history: Cli) -> None:
+    assert labels(history, "-n", "2") == ["number 4", "number 3"]
+    assert len(labels(history, "-n", "0")) == 5
+    assert len(history("log", "-n1").out.splitlines()) == 1
+
+
+def test_search(history: Cli) -> None:
+    assert labels(history, "--search", "number 3") == ["number 3"]
+    assert "Nothing found" in history("log", "--search", "xyzzy").out
+
+
+def test_every_entry_has_its_kind_time_and_actor(history: Cli, project: Path) -> None:
+    (project / "counter").write_text("broken")
+    history("rollback")
+    entries = history("log", "--json").json["entries"]
+    assert entries[0]["kind"] == "rollback"
+    assert all(entry["id"] and entry["created_at"] and entry["actor"] for entry in entries)
+
+
+def test_an_empty_timeline_says_how_to_begin(cli: Cli) -> None:
+    cli("init")
+    assert "reprieve checkpoint" in cli("log").out
+    assert cli("log", "--json").json["entries"] == []
+
+
+def test_pruned_entries_are_shown_only_with_all(history: Cli) -> None:
+    history("prune", "--keep-last", "2", "--keep-days", "0")
+    assert labels(history) == ["number 4", "number 3"]
+    assert set(labels(history, "--all")) >= {f"number {number}" for number in range(5)}
+
+
+def test_a_line_tells_id_kind_age_and_label(history: Cli) -> None:
+    line = history("log", "-n", "1").out
+    for word in ("checkpoint", "just now", '"number 4"', "1 path changed"):
+        assert word in line

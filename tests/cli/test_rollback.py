@@ -1,0 +1,187 @@
+"""`reprieve rollback`."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from support import Cli
+from support.terminal import at_terminal
+
+
+@pytest.fixture
+def broken(cli: Cli, project: Path) -> Path:
+    """A project with a checkpoint, and an agent's work since."""
+    cli("checkpoint", "good")
+    (project / "README.md").write_text("broken")
+    (project / "src" / "util.py").unlink()
+    (project / "junk").write_text("junk")
+    return project
+
+
+def is_good(project: Path) -> bool:
+    return (
+        (project / "README.md").read_text().startswith("# A project")
+        and (project / "src" / "util.py").exists()
+        and not (project / "junk").exists()
+    )
+
+
+def test_without_a_terminal_it_is_done_at_once(cli: Cli, broken: Path) -> None:
+    result = cli("rollback")
+    assert is_good(broken)
+    for line in (
+        "restore   README.md",
+        "recreate  src/util.py",
+        "delete    junk",
+        "Take this back with: reprieve redo",
+    ):
+        assert line in result.out
+
+
+def test_json_has_the_plan_and_the_report(cli: Cli, broken: Path) -> None:
+    answer = cli("rollback", "good", "--json").json
+    verbs = {action["path"]: (action["kind"], action["verb"]) for action in answer["plan"]["actions"]}
+    assert verbs["README.md"] == ("write", "restore")
+    assert verbs["src/util.py"] == ("write", "recreate")
+    assert verbs["junk"] == ("delete", "delete")
+    report = answer["report"]
+    assert {"README.md", "src/util.py"} <= set(report["restored"])
+    assert report["deleted"] == ["junk"]
+    assert (report["kept"], report["conflicts"], report["effects"], report["not_undone"]) == ([], [], [], [])
+    assert report["operation"] and report["safety_checkpoint"] and report["redo"] == "reprieve redo"
+
+
+def test_a_dry_run_shows_the_plan_and_touches_nothing(cli: Cli, broken: Path) -> None:
+    answer = cli("rollback", "--dry-run", "--json").json
+    assert "report" not in answer
+    assert {"id", "target", "actions", "conflicts", "kept", "not_undone"} <= answer["plan"].keys()
+    assert "Nothing was touched" in cli("rollback", "--dry-run").out
+    assert (broken / "README.md").read_text() == "broken"
+
+
+def test_the_plan_is_exactly_what_happens(cli: Cli, broken: Path) -> None:
+    planned = cli("rollback", "--dry-run", "--json").json["plan"]
+    assert cli("rollback", "--json").json["plan"] == planned
+
+
+def test_only_some_paths(cli: Cli, broken: Path) -> None:
+    cli("rollback", "--only", "util.py", "--only", "../junk", cwd=broken / "src")
+    assert (broken / "README.md").read_text() == "broken"
+    assert (broken / "src" / "util.py").exists()
+    assert not (broken / "junk").exists()
+
+
+def test_twice_does_nothing_the_second_time(cli: Cli, broken: Path) -> None:
+    cli("rollback")
+    again = cli("rollback", "--json").json
+    assert again["plan"]["actions"] == []
+    assert again["report"]["operation"] == ""
+    assert "Nothing to roll back" in cli("rollback").out
+
+
+def test_at_a_terminal_the_plan_is_shown_and_confirmed(cli: Cli, broken: Path) -> None:
+    code, screen = at_terminal("rollback", cwd=broken, answer="y\n", env={"NO_COLOR": "1"})
+    assert code == 0
+    assert screen.index("restore   README.md") < screen.index("[y/N]") < screen.index("Rolled back to")
+    assert is_good(broken)
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "\x04"])
+def test_the_default_answer_is_the_harmless_one(cli: Cli, broken: Path, answer: str) -> None:
+    code, screen = at_terminal("rollback", cwd=broken, answer=answer, env={"NO_COLOR": "1"})
+    assert code == 5
+    assert "nothing was touched" in screen
+    assert (broken / "README.md").read_text() == "broken"
+
+
+def test_yes_answers_beforehand(cli: Cli, broken: Path) -> None:
+    code, screen = at_terminal("rollback", "--yes", cwd=broken, env={"NO_COLOR": "1"})
+    assert code == 0
+    assert "[y/N]" not in screen
+    assert is_good(broken)
+
+
+def test_what_changed_since_the_question_is_not_rolled_over(cli: Cli, broken: Path, tmp_path: Path) -> None:
+    """Approval is bound to the plan that was shown."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import reprieve.cli.terminal as t\n"
+        "real = t.Terminal.confirm\n"
+        "def confirm(self, question):\n"
+        f"    open({str(broken / 'README.md')!r}, 'w').write('mine, just now')\n"
+        "    return True\n"
+        "t.Terminal.confirm = confirm\n"
+    )
+    env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}", "NO_COLOR": "1"}
+    code, screen = at_terminal("rollback", cwd=broken, env=env)
+    assert code == 4, screen
+    assert (broken / "README.md").read_text() == "mine, just now"
+
+
+def test_what_was_there_before_is_a_checkpoint(cli: Cli, broken: Path) -> None:
+    safety = cli("rollback", "--json").json["report"]["safety_checkpoint"]
+    cli("rollback", safety)
+    assert (broken / "README.md").read_text() == "broken"
+    assert (broken / "junk").exists()
+
+
+def test_no_checkpoint_yet(cli: Cli) -> None:
+    cli("init")
+    result = cli("rollback", check=False)
+    assert result.code == 2
+    assert "reprieve checkpoint" in result.err
+
+
+@pytest.mark.parametrize("ref", ["latest", "~0", "good", "1s ago", "2999-01-01"])
+def test_every_form_of_ref(cli: Cli, project: Path, ref: str) -> None:
+    cli("checkpoint", "good")
+    (project / "README.md").write_text("broken")
+    if ref == "1s ago":
+        time.sleep(1.1)
+    cli("rollback", ref)
+    assert (project / "README.md").read_text().startswith("# A project")
+
+
+@pytest.mark.parametrize("ref", ["99999999999w ago", "0001-01-01", "9999-12-31T23:59:60", "~99", "~²", "", "call:x"])
+def test_a_ref_that_means_nothing_is_exit_2(cli: Cli, ref: str) -> None:
+    cli("checkpoint")
+    assert cli("rollback", ref, check=False).code == 2
+
+
+def test_files_is_what_there_is_so_far(cli: Cli, broken: Path) -> None:
+    cli("rollback", "--files", "--everything", "--yes")
+    assert is_good(broken)
+    assert cli("rollback", "--effects", check=False).code == 2
+
+
+def test_what_cannot_be_captured_now_is_left_named_and_told_by_the_exit_code(cli: Cli, broken: Path) -> None:
+    """Its present content is not in the store, so it must not be replaced; the rest is taken back, and redo works."""
+    (broken / "reprieve.toml").write_text('max_file_size = "1kB"\n')
+    (broken / "README.md").write_bytes(bytes(2000))
+    result = cli("rollback", "good", check=False)
+    assert result.code == 6
+    assert "not undone README.md: not protected now" in result.out
+    assert (broken / "README.md").read_bytes() == bytes(2000)
+    assert (broken / "src" / "util.py").exists() and not (broken / "junk").exists()
+
+
+def test_a_gap_elsewhere_is_no_concern_of_a_part(cli: Cli, broken: Path) -> None:
+    """Only what was asked for can be done in part."""
+    (broken / "reprieve.toml").write_text('max_file_size = "1kB"\n')
+    (broken / "README.md").write_bytes(bytes(2000))
+    result = cli("rollback", "good", "--only", "src", check=False)
+    assert (result.code, "not undone" in result.out) == (0, False)
+    assert (broken / "src" / "util.py").exists()
+
+
+def test_when_nothing_can_be_taken_back_it_does_not_say_that_all_is_well(cli: Cli, broken: Path) -> None:
+    cli("rollback", "good")
+    (broken / "reprieve.toml").write_text('max_file_size = "1kB"\n')
+    cli("checkpoint", "configured")
+    (broken / "README.md").write_bytes(bytes(2000))
+    result = cli("rollback", "configured", check=False)
+    assert result.code == 6
+    assert "could not be taken back" in result.out and "everything is as it was" not in result.out

@@ -1,0 +1,156 @@
+"""`reprieve run`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from support import Cli
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 255])
+def test_the_exit_code_is_passed_on(cli: Cli, code: int) -> None:
+    assert cli("run", "--", "sh", "-c", f"exit {code}", check=False).code == code
+
+
+def test_what_it_changed_can_be_taken_back(cli: Cli, project: Path) -> None:
+    cli("run", "--label", "wreck", "--", "sh", "-c", "rm README.md; echo x > .env; echo y > new")
+    assert [e["label"] for e in cli("log", "--json").json["entries"]] == ["wreck", "before wreck"]
+    cli("rollback", "step:wreck")
+    assert (project / "README.md").exists()
+    assert (project / ".env").read_text() == "TOKEN=secret\n"
+    assert not (project / "new").exists()
+
+
+def test_a_plain_rollback_after_it_takes_it_back(cli: Cli, project: Path) -> None:
+    cli("run", "--", "rm", "README.md")
+    cli("rollback")
+    assert (project / "README.md").exists()
+
+
+def test_arguments_standard_streams_and_environment_are_untouched(cli: Cli) -> None:
+    script = "import sys, os; print(sys.argv[1:], sys.stdin.read(), os.environ['MINE'])"
+    words = ("--json", "-q", "*", "$HOME", "a b", "", "ü")
+    result = cli("run", "--", sys.executable, "-c", script, *words, input="typed", env={"MINE": "yes"})
+    assert result.out == f"{list(words)} typed yes\n"
+
+
+def test_what_we_say_goes_to_standard_error(cli: Cli) -> None:
+    result = cli("run", "--", "sh", "-c", "echo out; echo x > README.md")
+    assert result.out == "out\n"
+    assert "1 path changed" in result.err
+    assert "reprieve rollback" in result.err
+    assert cli("run", "-q", "--", "true").err == ""
+
+
+def test_json_is_one_object_and_the_commands_output_goes_to_standard_error(cli: Cli) -> None:
+    result = cli("run", "--json", "--", "sh", "-c", "echo out; exit 3", check=False)
+    assert result.code == 3
+    assert (result.json["exit_code"], result.json["ok"]) == (3, True)
+    assert result.json["before"]["id"] != result.json["after"]["id"]
+    assert "out\n" in result.err
+
+
+def test_on_failure_rollback_takes_a_failed_commands_changes_back(cli: Cli, project: Path) -> None:
+    result = cli("run", "--on-failure", "rollback", "--json", "--", "sh", "-c", "rm README.md; exit 3", check=False)
+    assert result.code == 3
+    assert result.json["report"]["restored"]
+    assert (project / "README.md").exists()
+    cli("redo")
+    assert not (project / "README.md").exists()
+
+
+def test_a_command_that_went_well_keeps_its_changes(cli: Cli, project: Path) -> None:
+    cli("run", "--on-failure", "rollback", "--", "rm", "README.md")
+    assert not (project / "README.md").exists()
+
+
+def test_a_check_decides_too(cli: Cli, project: Path) -> None:
+    args = ("--check", "test -e README.md", "--on-failure", "rollback")
+    assert cli("run", *args, "--", "rm", "README.md", check=False).code == 1
+    assert (project / "README.md").exists()
+    assert cli("run", *args, "--", "rm", "data.bin").code == 0
+    assert not (project / "data.bin").exists()
+
+
+def test_a_red_check_names_the_step_and_how_to_undo_it(cli: Cli, project: Path) -> None:
+    args = ("run", "--label", "tidy up", "--check", "test -e README.md")
+    result = cli(*args, "--", "rm", "README.md", check=False)
+    assert result.code == 1
+    assert "the check is red after step 'tidy up' (exit code 1)" in result.err
+    undo = result.err.partition("take that step back: ")[2].split("\n")[0]
+    assert undo.startswith("reprieve undo ")
+    cli(*undo.split()[1:])
+    assert (project / "README.md").exists()
+    answer = cli(*args, "--json", "--", "rm", "README.md", check=False).json
+    assert answer["check"]["red"] is True
+    assert answer["check"]["step"] == answer["after"]["id"]
+    assert cli("run", "--json", "--check", "true", "--", "true").json["check"]["red"] is False
+
+
+def test_a_red_check_with_rollback_says_what_was_taken_back(cli: Cli, project: Path) -> None:
+    args = ("run", "--label", "tidy up", "--check", "test -e README.md", "--on-failure", "rollback", "--")
+    said = cli(*args, "rm", "README.md", check=False).err
+    assert "step 'tidy up'" in said and "that step was taken back" in said and "reprieve redo" in said
+    (project / "README.md").unlink()
+    said = cli(*args, "true", check=False).err
+    assert "there was nothing to take back" in said
+    assert "was taken back" not in said
+
+
+def test_a_command_that_is_not_there_is_127(cli: Cli, project: Path) -> None:
+    assert cli("run", "--", "no-such-command-anywhere", check=False).code == 127
+    assert cli("run", "--", "./README.md", check=False).code == 126
+
+
+def test_without_a_command_it_is_exit_2(cli: Cli) -> None:
+    assert cli("run", check=False).code == 2
+    assert cli("run", "--", check=False).code == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_reaches_the_command_and_the_run_is_sealed(cli: Cli, project: Path, number: signal.Signals) -> None:
+    script = "trap 'echo caught > caught; exit 9' TERM INT; echo ready; while :; do sleep 0.05; done"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "reprieve", "run", "--", "sh", "-c", script],
+        cwd=project,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as the terminal does for Ctrl-C
+    else:
+        process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode == 9
+    assert (project / "caught").exists()
+    assert len(cli("log", "--json").json["entries"]) == 2
+
+
+def test_a_command_killed_by_a_signal_is_128_and_more(cli: Cli) -> None:
+    assert cli("run", "--", "sh", "-c", "kill -KILL $$", check=False).code == 137
+
+
+def test_a_child_left_behind_does_not_hang_it(cli: Cli, project: Path) -> None:
+    began = time.monotonic()
+    script = "(sleep 3; echo late > late) >/dev/null 2>&1 </dev/null & echo now > now"
+    cli("run", "--", "sh", "-c", script)
+    assert time.monotonic() - began < 2.9
+    while not (project / "late").exists():
+        time.sleep(0.05)
+    assert "late" in json.dumps(cli("status", "--json").json["changes"])
+
+
+def test_a_run_inside_a_run_works(cli: Cli) -> None:
+    cli("run", "--", sys.executable, "-m", "reprieve", "checkpoint", "inside")
+    assert "inside" in [entry["label"] for entry in cli("log", "--json").json["entries"]]

@@ -1,0 +1,50 @@
+"""`reprieve show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support import Cli
+
+
+def test_it_shows_what_an_entry_changed(cli: Cli, project: Path) -> None:
+    cli("checkpoint", "one")
+    (project / "README.md").write_text("# A project\n\nIt did things.\n")
+    (project / "data.bin").unlink()
+    cli("checkpoint", "two", "--note", "something longer")
+    answer = cli("show", "two", "--json").json
+    assert answer["entry"]["note"] == "something longer"
+    changes = {change["path"]: change for change in answer["changes"]}
+    assert (changes["README.md"]["added"], changes["README.md"]["removed"]) == (1, 1)
+    assert (changes["data.bin"]["change"], changes["data.bin"]["binary"]) == ("deleted", True)
+    out = cli("show", "two").out
+    assert "something longer" in out
+    assert "modified  README.md" in out
+
+
+def test_the_first_entry_has_nothing_before_it(cli: Cli) -> None:
+    cli("checkpoint", "one")
+    assert "first of its timeline" in cli("show", "latest").out
+
+
+def test_a_rollback_is_an_entry_too(cli: Cli, project: Path) -> None:
+    cli("checkpoint", "one")
+    (project / "README.md").write_text("broken")
+    operation = cli("rollback", "--json").json["report"]["operation"]
+    answer = cli("show", operation, "--json").json
+    assert answer["entry"]["kind"] == "rollback"
+    assert [change["path"] for change in answer["changes"]] == ["README.md"]
+
+
+def test_a_ref_that_names_nothing_is_exit_2(cli: Cli) -> None:
+    cli("checkpoint", "one")
+    result = cli("show", "xyzzy", "--json", check=False)
+    assert result.code == 2
+    assert result.json["error"]["code"] == "bad_ref"
+
+
+def test_an_ambiguous_ref_lists_its_candidates(cli: Cli) -> None:
+    ids = [cli("checkpoint", "same", "-q").out.strip() for _ in range(2)]
+    result = cli("show", "same", check=False)
+    assert result.code == 2
+    assert all(id in result.err for id in ids)

@@ -1,0 +1,181 @@
+"""`reprieve track`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from support import Cli
+
+
+@pytest.fixture
+def dotfile(tmp_path: Path) -> Path:
+    """A file in a folder with other things that are none of our business."""
+    folder = tmp_path / "someone"
+    folder.mkdir()
+    (folder / "other").write_text("not tracked")
+    (folder / "big").mkdir()
+    (folder / "big" / "file").write_text("not tracked")
+    (folder / ".zshrc").write_text("export A=1\n")
+    return folder / ".zshrc"
+
+
+def test_a_tracked_file_comes_back_with_the_rest(cli: Cli, project: Path, dotfile: Path) -> None:
+    cli("track", str(dotfile))
+    cli("checkpoint", "start")
+    dotfile.write_text("broken")
+    (project / "README.md").write_text("broken")
+    (dotfile.parent / "other").write_text("changed")
+    changes = {c["path"]: c["change"] for c in cli("status", "--json").json["changes"]}
+    assert changes == {"README.md": "modified", str(dotfile): "modified"}
+    report = cli("rollback", "--json").json["report"]
+    assert dotfile.read_text() == "export A=1\n"
+    assert (dotfile.parent / "other").read_text() == "changed"
+    assert str(dotfile) in report["restored"]
+    cli("redo")
+    assert dotfile.read_text() == "broken" and (project / "README.md").read_text() == "broken"
+    cli("rollback", "start")
+    assert dotfile.read_text() == "export A=1\n"
+
+
+def test_only_the_tracked_file_changed(cli: Cli, project: Path, dotfile: Path) -> None:
+    cli("track", str(dotfile))
+    cli("checkpoint", "start")
+    dotfile.unlink()
+    cli("rollback")
+    assert dotfile.read_text() == "export A=1\n"
+    cli("redo")
+    assert not dotfile.exists()
+
+
+def test_a_tracked_folder_with_all_in_it(cli: Cli, project: Path, tmp_path: Path) -> None:
+    sibling = tmp_path / "sibling"
+    (sibling / "src").mkdir(parents=True)
+    (sibling / "src" / "a").write_text("a")
+    cli("track", "../sibling", cwd=project)
+    cli("checkpoint", "start")
+    (sibling / "src" / "a").unlink()
+    (sibling / "new").write_text("x")
+    cli("rollback", "start")
+    assert (sibling / "src" / "a").read_text() == "a" and not (sibling / "new").exists()
+
+
+def test_an_older_checkpoint_has_the_older_file(cli: Cli, project: Path, dotfile: Path) -> None:
+    cli("track", str(dotfile))
+    for number in range(4):
+        dotfile.write_text(f"{number}\n")
+        cli("checkpoint", f"n{number}")
+    for number in (2, 0, 3, 1):
+        cli("rollback", f"n{number}")
+        assert dotfile.read_text() == f"{number}\n"
+
+
+def test_what_a_person_did_to_it_stays(cli: Cli, project: Path, dotfile: Path) -> None:
+    dotfile.write_text("".join(f"{n}\n" for n in range(30)))
+    cli("track", str(dotfile))
+    cli("checkpoint", "start")
+    cli("run", "--label", "agent", "--", "sed", "-i", "3s/.*/agent/", str(dotfile))
+    dotfile.write_text(dotfile.read_text().replace("20\n", "mine\n"))
+    cli("rollback", "start")
+    lines = dotfile.read_text().splitlines()
+    assert (lines[2], lines[20]) == ("2", "mine")
+
+
+def test_undo_takes_a_runs_part_back_there_too(cli: Cli, project: Path, dotfile: Path) -> None:
+    cli("track", str(dotfile))
+    cli("run", "--label", "one", "--", "sh", "-c", f"echo one >> {dotfile}; echo 1 > one")
+    cli("run", "--label", "two", "--", "sh", "-c", "echo 2 > two")
+    cli("undo", "step:one")
+    assert dotfile.read_text() == "export A=1\n"
+    assert not (project / "one").exists() and (project / "two").exists()
+    cli("redo")
+    assert dotfile.read_text() == "export A=1\none\n" and (project / "one").exists()
+
+
+def test_a_conflict_there_touches_nothing_here(cli: Cli, project: Path, dotfile: Path) -> None:
+    cli("track", str(dotfile))
+    cli("checkpoint", "start")
+    cli("run", "--label", "agent", "--", "sh", "-c", f"echo agent > {dotfile}; echo x > made")
+    dotfile.write_text("mine")
+    refused = cli("rollback", "start", "--json", check=False)
+    assert refused.code == 4 and refused.json["error"]["conflicts"] == [str(dotfile)]
+    assert (project / "made").exists() and dotfile.read_text() == "mine"
+
+
+def test_before_it_was_tracked_nothing_is_known(cli: Cli, project: Path, dotfile: Path) -> None:
+    cli("checkpoint", "before")
+    cli("track", str(dotfile))
+    cli("checkpoint", "after")
+    dotfile.write_text("changed")
+    plan = cli("rollback", "before", "--json").json["plan"]
+    assert dotfile.read_text() == "changed"
+    assert [gap["path"] for gap in plan["not_undone"]] == [str(dotfile)]
+
+
+def test_a_link_is_tracked_with_what_it_leads_to(cli: Cli, project: Path, dotfile: Path) -> None:
+    link = dotfile.parent / "link"
+    link.symlink_to(".zshrc")
+    assert cli("track", str(link), "--json").json["tracked"] == [str(dotfile), str(link)]
+
+
+def test_it_lists_and_removes(cli: Cli, project: Path, dotfile: Path) -> None:
+    cli("track", str(dotfile))
+    cli("track", str(dotfile))
+    assert cli("track", "--json").json["tracked"] == [str(dotfile)]
+    assert cli("track", "--remove", str(dotfile), "--json").json["tracked"] == []
+    cli("checkpoint")
+    dotfile.write_text("x")
+    assert cli("status", "--json").json["changes"] == []
+    assert cli("track", "--remove", str(dotfile), check=False).code == 2
+
+
+def test_a_folder_with_a_tracked_file_is_no_workspace(cli: Cli, project: Path, dotfile: Path) -> None:
+    cli("track", str(dotfile))
+    cli("checkpoint")
+    assert cli("status", cwd=dotfile.parent, check=False).code == 3
+
+
+def test_what_is_inside_or_holds_the_workspace_or_the_store_is_refused(cli: Cli, project: Path, tmp_path: Path) -> None:
+    cli("init")
+    assert cli("track", str(project / "README.md"), check=False).code == 2
+    assert cli("track", str(project.parent), check=False).code in (2, 5)
+    assert cli("track", os.environ["REPRIEVE_HOME"], check=False).code == 5
+
+
+def test_gc_and_verify_know_it(cli: Cli, project: Path, dotfile: Path) -> None:
+    cli("track", str(dotfile))
+    cli("checkpoint", "start")
+    dotfile.write_text("x")
+    cli("gc")
+    cli("verify")
+    cli("rollback", "start")
+    assert dotfile.read_text() == "export A=1\n"
+
+
+def test_a_kill_between_the_two_is_finished_by_the_next_command(cli: Cli, project: Path, dotfile: Path) -> None:
+    """The process dies when the workspace has moved and the tracked file has not."""
+    cli("track", str(dotfile))
+    cli("checkpoint", "start")
+    dotfile.write_text("broken")
+    (project / "README.md").write_text("broken")
+    script = project.parent / "sitecustomize.py"
+    script.write_text(
+        "import os, signal\n"
+        "import reprieve.rollback.execute as e\n"
+        "real = e.finish\n"
+        "def finish(capture, begun, **k):\n"
+        "    if begun.intent.beside:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return real(capture, begun, **k)\n"
+        "e.finish = finish\n"
+    )
+    path = f"{script.parent}{os.pathsep}{os.environ['PYTHONPATH']}"
+    killed = cli("rollback", "start", env={"PYTHONPATH": path}, check=False)
+    assert killed.code == -9
+    assert dotfile.read_text() == "broken" and (project / "README.md").read_text() != "broken"
+    cli("status")
+    assert dotfile.read_text() == "export A=1\n"
+    cli("redo")
+    assert dotfile.read_text() == "broken" and (project / "README.md").read_text() == "broken"

@@ -1,0 +1,130 @@
+"""`reprieve undo`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import Cli
+
+TEXT = "".join(f"line {n}\n" for n in range(1, 31))
+
+
+def edit(path: Path, number: int, word: str) -> None:
+    lines = path.read_text().splitlines(keepends=True)
+    lines[number - 1] = f"{word}\n"
+    path.write_text("".join(lines))
+
+
+@pytest.fixture
+def three_steps(cli: Cli, project: Path) -> Path:
+    """Three runs that each change another place of one file, and each make one."""
+    (project / "text").write_text(TEXT)
+    cli("checkpoint", "start")
+    for step, number in (("one", 3), ("two", 14), ("three", 25)):
+        cli("run", "--label", step, "--", "sh", "-c", f"sed -i '{number}s/.*/{step}/' text; echo {step} > {step}.txt")
+    return project
+
+
+def test_it_takes_a_step_out_of_the_middle_and_keeps_the_others(cli: Cli, three_steps: Path) -> None:
+    answer = cli("undo", "step:two", "--json").json
+    lines = (three_steps / "text").read_text().splitlines()
+    assert (lines[2], lines[13], lines[24]) == ("one", "line 14", "three")
+    assert not (three_steps / "two.txt").exists()
+    assert answer["report"]["deleted"] == ["two.txt"]
+    assert {a["path"]: a["verb"] for a in answer["plan"]["actions"]} == {"text": "merge", "two.txt": "delete"}
+
+
+def test_redo_takes_an_undo_back(cli: Cli, three_steps: Path) -> None:
+    before = {path.name: path.read_bytes() for path in three_steps.iterdir() if path.is_file()}
+    cli("undo", "step:two")
+    cli("redo")
+    assert {path.name: path.read_bytes() for path in three_steps.iterdir() if path.is_file()} == before
+
+
+def test_without_a_name_it_walks_back_step_by_step(cli: Cli, three_steps: Path) -> None:
+    for gone in ("three.txt", "two.txt", "one.txt"):
+        assert cli("undo", "--json").json["report"]["deleted"] == [gone]
+    assert (three_steps / "text").read_text() == TEXT
+    assert cli("undo", check=False).code == 2
+
+
+def test_an_id_from_the_log_names_a_step(cli: Cli, three_steps: Path) -> None:
+    sealed = next(e for e in cli("log", "--json").json["entries"] if e["step"] == "one")
+    cli("undo", sealed["id"])
+    assert not (three_steps / "one.txt").exists() and (three_steps / "two.txt").exists()
+
+
+def test_later_steps_in_the_same_lines_are_named_and_nothing_is_touched(cli: Cli, three_steps: Path) -> None:
+    cli("run", "--label", "again", "--", "sed", "-i", "14s/.*/again/", "text")
+    again = next(e["id"] for e in cli("log", "--json").json["entries"] if e["step"] == "again")
+    refused = cli("undo", "step:two", "--json", check=False)
+    assert refused.code == 4
+    assert refused.json["error"]["dependants"] == [again]
+    assert "again" in refused.json["error"]["reasons"]["text"]
+    assert (three_steps / "two.txt").exists()
+
+
+def test_tail_takes_the_dependants_along(cli: Cli, three_steps: Path) -> None:
+    cli("run", "--label", "again", "--", "sed", "-i", "14s/.*/again/", "text")
+    cli("undo", "step:two", "--tail")
+    lines = (three_steps / "text").read_text().splitlines()
+    assert (lines[2], lines[13], lines[24]) == ("one", "line 14", "three")
+    assert not (three_steps / "two.txt").exists()
+
+
+def test_a_file_in_a_directory_that_the_step_made_depends_on_it(cli: Cli, project: Path) -> None:
+    cli("run", "--label", "make", "--", "mkdir", "made")
+    cli("run", "--label", "fill", "--", "sh", "-c", "echo x > made/x")
+    refused = cli("undo", "step:make", "--json", check=False)
+    assert refused.code == 4 and "fill" in refused.json["error"]["reasons"]["made"]
+    cli("undo", "step:make", "--tail")
+    assert not (project / "made").exists()
+
+
+def test_a_persons_work_since_stays(cli: Cli, three_steps: Path) -> None:
+    edit(three_steps / "text", 9, "mine")
+    (three_steps / "notes").write_text("mine")
+    cli("undo", "step:two")
+    lines = (three_steps / "text").read_text().splitlines()
+    assert (lines[2], lines[8], lines[13]) == ("one", "mine", "line 14")
+    assert (three_steps / "notes").exists()
+
+
+def test_without_windows_the_last_step_is_what_changed_since_the_last_checkpoint(cli: Cli, project: Path) -> None:
+    cli("checkpoint")
+    (project / "new").write_text("x")
+    cli("undo")
+    assert not (project / "new").exists()
+
+
+def test_a_dry_run_touches_nothing(cli: Cli, three_steps: Path) -> None:
+    shown = cli("undo", "--dry-run").out
+    assert "three.txt" in shown and (three_steps / "three.txt").exists()
+
+
+def test_a_step_that_is_not_there_is_an_error(cli: Cli, three_steps: Path) -> None:
+    assert cli("undo", "step:nothing", check=False).code == 2
+    assert cli("undo", "turn:7", check=False).code == 2
+
+
+@pytest.fixture
+def a_run_in_a_run(cli: Cli, project: Path) -> Path:
+    inner = f"{sys.executable} -m reprieve run --label inner -- sh -c 'echo i > inner.txt'"
+    cli("run", "--label", "outer", "--", "sh", "-c", f"echo a > first.txt; {inner}; echo b > last.txt")
+    return project
+
+
+def test_a_run_in_a_run_is_a_step_of_its_own(cli: Cli, a_run_in_a_run: Path) -> None:
+    actors = {c["path"]: c["actor"] for c in cli("status", "--since", "before outer", "--json").json["changes"]}
+    assert actors == {"first.txt": "run:outer", "inner.txt": "run:inner", "last.txt": "run:outer"}
+    cli("undo", "step:inner")
+    assert not (a_run_in_a_run / "inner.txt").exists() and (a_run_in_a_run / "last.txt").exists()
+
+
+def test_undoing_the_outer_run_takes_the_inner_one_along(cli: Cli, a_run_in_a_run: Path) -> None:
+    assert cli("undo", "step:outer", "--json").json["report"]["deleted"] == ["first.txt", "inner.txt", "last.txt"]
+    cli("redo")
+    assert (a_run_in_a_run / "inner.txt").exists()

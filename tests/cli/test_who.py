@@ -1,0 +1,270 @@
+"""Whose work a rollback takes back, and whose it leaves: the agent's goes, the person's stays."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import Cli
+
+TEXT = "".join(f"line {n}\n" for n in range(1, 31))
+
+
+def line(path: Path, number: int) -> str:
+    return path.read_text().splitlines()[number - 1]
+
+
+def put(path: Path, number: int, word: str) -> None:
+    lines = path.read_text().splitlines(keepends=True)
+    lines[number - 1] = f"{word}\n"
+    path.write_text("".join(lines))
+
+
+@pytest.fixture
+def start(cli: Cli, project: Path) -> str:
+    (project / "text").write_text(TEXT)
+    return str(cli("checkpoint", "start", "--json").json["checkpoint"]["id"])
+
+
+def agent(cli: Cli, script: str, label: str = "agent") -> None:
+    cli("run", "--label", label, "--", "sh", "-c", script)
+
+
+def changes(cli: Cli, start: str) -> dict[str, Any]:
+    return {c["path"]: c["actor"] for c in cli("status", "--since", start, "--json").json["changes"]}
+
+
+def test_status_says_who(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "sed -i 3s/.*/agent/ text; echo x > made")
+    put(project / "text", 20, "mine")
+    (project / "notes").write_text("mine")
+    assert changes(cli, start) == {"text": "run:agent,person", "made": "run:agent", "notes": "person"}
+    shown = cli("status", "--since", start).out
+    assert "by run:agent and you" in shown and "notes  by you" in shown
+
+
+def test_the_agents_lines_go_and_the_persons_stay(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "sed -i 3s/.*/agent/ text; echo x > made; rm README.md")
+    put(project / "text", 20, "mine")
+    (project / "notes").write_text("mine")
+    answer = cli("rollback", start, "--json").json
+    assert (line(project / "text", 3), line(project / "text", 20)) == ("line 3", "mine")
+    assert (project / "notes").exists() and (project / "README.md").exists() and not (project / "made").exists()
+    assert [k["path"] for k in answer["report"]["kept"]] == ["notes"]
+    assert next(a for a in answer["plan"]["actions"] if a["path"] == "text")["verb"] == "merge"
+
+
+def test_what_a_person_did_before_the_first_window_stays_too(cli: Cli, project: Path, start: str) -> None:
+    (project / "notes").write_text("mine")
+    agent(cli, "echo x > made")
+    cli("rollback", start)
+    assert (project / "notes").exists() and not (project / "made").exists()
+
+
+def test_without_any_window_everything_goes_back(cli: Cli, project: Path, start: str) -> None:
+    """Nobody knows who it was: it counts as the agent's."""
+    (project / "made").write_text("x")
+    cli("checkpoint", "between")
+    put(project / "text", 3, "x")
+    cli("rollback", start)
+    assert not (project / "made").exists() and (project / "text").read_text() == TEXT
+
+
+def test_everything_takes_the_persons_back_as_well(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "echo x > made")
+    (project / "notes").write_text("mine")
+    shown = cli("rollback", start, "--everything", "--dry-run").out
+    assert "notes  (was not there, by you)" in shown
+    cli("rollback", start, "--everything")
+    assert not (project / "notes").exists() and not (project / "made").exists()
+
+
+def test_the_same_lines_are_a_conflict_and_nothing_is_touched(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "sed -i 3s/.*/agent/ text; echo x > made")
+    put(project / "text", 3, "mine")
+    refused = cli("rollback", start, "--json", check=False)
+    assert refused.code == 4
+    assert refused.json["error"]["conflicts"] == ["text"]
+    assert (project / "made").exists() and line(project / "text", 3) == "mine"
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [("keep", "mine"), ("theirs", "line 3"), ("both", "mine"), ("merge", "<<<<<<< you")],
+)
+def test_a_conflict_is_settled_as_chosen(cli: Cli, project: Path, start: str, choice: str, expected: str) -> None:
+    agent(cli, "sed -i 3s/.*/agent/ text; echo x > made")
+    put(project / "text", 3, "mine")
+    cli("rollback", start, "--on-conflict", choice)
+    assert line(project / "text", 3) == expected
+    assert not (project / "made").exists()
+    beside = project / f"text.checkpoint-{start}"
+    assert beside.exists() == (choice == "both")
+    if choice == "both":
+        assert beside.read_text() == TEXT
+    if choice == "merge":
+        text = (project / "text").read_text()
+        assert "mine\n=======\nline 3\n>>>>>>> before run:agent\n" in text
+
+
+def test_redo_after_a_merge_brings_both_back(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "sed -i 3s/.*/agent/ text")
+    put(project / "text", 20, "mine")
+    before = (project / "text").read_bytes()
+    cli("rollback", start)
+    cli("redo")
+    assert (project / "text").read_bytes() == before
+    cli("rollback", start)
+    assert (line(project / "text", 3), line(project / "text", 20)) == ("line 3", "mine")
+
+
+def test_a_second_rollback_has_nothing_left_to_do(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "sed -i 3s/.*/agent/ text")
+    put(project / "text", 20, "mine")
+    cli("rollback", start)
+    assert cli("rollback", start, "--json").json["plan"]["actions"] == []
+
+
+def test_a_file_that_an_agent_made_and_a_person_edited_is_a_conflict(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "echo x > made")
+    (project / "made").write_text("x\nmine\n")
+    assert cli("rollback", start, check=False).code == 4
+    cli("rollback", start, "--on-conflict", "keep")
+    assert (project / "made").read_text() == "x\nmine\n"
+
+
+def test_a_file_that_a_person_deleted_stays_deleted(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "sed -i 3s/.*/agent/ text")
+    (project / "text").unlink()
+    cli("rollback", start)
+    assert not (project / "text").exists()
+
+
+def test_a_directory_deleted_by_the_agent_and_made_again_by_the_person(cli: Cli, project: Path) -> None:
+    (project / "folder").mkdir()
+    (project / "folder" / "old").write_text("old")
+    start = cli("checkpoint", "--json").json["checkpoint"]["id"]
+    agent(cli, "rm -r folder")
+    (project / "folder").mkdir()
+    (project / "folder" / "new").write_text("mine")
+    cli("rollback", start)
+    assert sorted(path.name for path in (project / "folder").iterdir()) == ["new", "old"]
+
+
+def test_moved_by_the_agent_and_edited_by_the_person(cli: Cli, project: Path, start: str) -> None:
+    """The edit follows the file back to its place."""
+    agent(cli, "mv text moved")
+    put(project / "moved", 20, "mine")
+    cli("rollback", start)
+    assert not (project / "moved").exists()
+    assert (project / "text").read_text() == TEXT.replace("line 20\n", "mine\n")
+
+
+def test_edited_by_the_agent_and_moved_by_the_person(cli: Cli, project: Path, start: str) -> None:
+    """It stays where the person put it, without the agent's edit."""
+    agent(cli, "sed -i 3s/.*/agent/ text")
+    (project / "text").rename(project / "moved")
+    cli("rollback", start)
+    assert not (project / "text").exists()
+    assert (project / "moved").read_text() == TEXT
+
+
+def test_a_mode_by_one_and_content_by_the_other(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "sed -i 3s/.*/agent/ text")
+    (project / "text").chmod(0o600)
+    cli("rollback", start)
+    assert (project / "text").read_text() == TEXT
+    assert (project / "text").stat().st_mode & 0o777 == 0o600
+
+
+def test_content_by_the_person_and_a_mode_by_the_agent(cli: Cli, project: Path, start: str) -> None:
+    mode = (project / "text").stat().st_mode & 0o777
+    agent(cli, "chmod 777 text")
+    put(project / "text", 20, "mine")
+    cli("rollback", start)
+    assert line(project / "text", 20) == "mine"
+    assert (project / "text").stat().st_mode & 0o777 == mode
+
+
+def test_binary_files_that_both_changed_are_a_conflict(cli: Cli, project: Path) -> None:
+    (project / "bin").write_bytes(b"\0one" * 10)
+    start = cli("checkpoint", "--json").json["checkpoint"]["id"]
+    agent(cli, "printf '\\000two' > bin")
+    (project / "bin").write_bytes(b"\0three")
+    assert cli("rollback", start, check=False).code == 4
+    cli("rollback", start, "--on-conflict", "both")
+    assert (project / "bin").read_bytes() == b"\0three"
+    assert (project / f"bin.checkpoint-{start}").read_bytes() == b"\0one" * 10
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\n"])
+@pytest.mark.parametrize("last", ["", "no end"])
+def test_line_ends_and_a_missing_last_one_survive_a_merge(cli: Cli, project: Path, end: str, last: str) -> None:
+    text = "".join(f"line {n}{end}" for n in range(1, 31)) + last
+    (project / "text").write_bytes(text.encode())
+    start = cli("checkpoint", "--json").json["checkpoint"]["id"]
+    agent(cli, "sed -i 's/line 3\\b/agent/' text")
+    (project / "text").write_bytes((project / "text").read_bytes().replace(b"line 20", b"mine"))
+    cli("rollback", start)
+    assert (project / "text").read_bytes() == text.replace("line 20", "mine").encode()
+
+
+def test_K09_two_agents_one_is_taken_back(cli: Cli, project: Path, start: str) -> None:
+    """The other's work stays, in other files and in other lines; the same lines are a conflict."""
+    agent(cli, "sed -i 3s/.*/A/ text; echo a > a.txt", "A")
+    agent(cli, "sed -i 20s/.*/B/ text; echo b > b.txt", "B")
+    cli("rollback", start, "--actor", "run:A")
+    assert (line(project / "text", 3), line(project / "text", 20)) == ("line 3", "B")
+    assert not (project / "a.txt").exists() and (project / "b.txt").exists()
+    cli("redo")
+    agent(cli, "sed -i 3s/.*/B/ text", "B")
+    refused = cli("rollback", start, "--actor", "run:A", "--json", check=False)
+    assert refused.code == 4 and "run:B" in refused.json["error"]["reasons"]["text"]
+
+
+def test_log_and_diff_can_be_asked_for_one_actor(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "echo a > a.txt", "A")
+    (project / "notes").write_text("mine")
+    agent(cli, "echo b > b.txt", "B")
+    assert [e["step"] for e in cli("log", "--actor", "run:A", "--json").json["entries"]] == ["A"]
+    assert {e["step"] for e in cli("log", "--actor", "run", "--json").json["entries"]} == {"A", "B"}
+    found = cli("diff", start, "--actor", "person", "--json").json["changes"]
+    assert [c["path"] for c in found] == ["notes"]
+
+
+def test_an_actor_that_did_nothing_is_said(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "echo a > a.txt", "A")
+    assert cli("rollback", start, "--actor", "run:Z", check=False).code == 2
+
+
+def test_K11_a_process_that_outlives_its_run_makes_it_unknown(cli: Cli, project: Path, start: str) -> None:
+    """What changes while it lives may be its work or a person's: nobody is said to have done it."""
+    os.mkfifo(project / "go")
+    cli(
+        "run",
+        "--label",
+        "agent",
+        "--",
+        "sh",
+        "-c",
+        "(read x < go; echo late > late.txt) > /dev/null 2>&1 & echo now > now.txt",
+    )
+    (project / "early").write_text("while it lives")
+    assert changes(cli, start)["early"] == "unknown"
+    (project / "go").write_text("x\n")
+    for _ in range(1000):
+        if (project / "late.txt").exists() and (project / "late.txt").read_text():
+            break
+    assert changes(cli, start)["late.txt"] == "unknown"
+
+
+def test_a_run_that_was_killed_leaves_no_open_window(cli: Cli, project: Path, start: str) -> None:
+    cli("run", "--label", "dead", "--", "sh", "-c", "echo x > made; kill -9 $PPID", check=False)
+    (project / "after").write_text("maybe mine")
+    assert changes(cli, start) == {"made": "unknown", "after": "unknown"}
+    cli("checkpoint")
+    (project / "mine").write_text("mine")
+    assert changes(cli, start)["mine"] == "person"

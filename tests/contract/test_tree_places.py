@@ -1,0 +1,548 @@
+"""Whose a file is, and where tree and store lie: rights, mounts, other file systems, odd roots.
+
+F28 to F36, F42, F43, F47.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import Cli, Result
+from support.acts import assert_tree, changes, checkpoint, named, paths, powerless, redo, reprieve, rollback
+from support.mounts import mounted, tool
+from support.tree import fingerprint
+
+IS_ROOT = os.geteuid() == 0
+needs_root = [pytest.mark.root, pytest.mark.skipif(not IS_ROOT, reason="needs root: foreign owners, mounts, chattr")]
+
+
+def root_only(test):  # type: ignore[no-untyped-def]
+    """A test that only root can set up."""
+    for mark in needs_root:
+        test = mark(test)
+    return test
+
+
+# --- whose it is ------------------------------------------------------------------------------------------------
+
+
+def test_F28_a_read_only_directory_of_ones_own_comes_back(project: Path) -> None:
+    """An ordinary user's own 0555 directory is loosened for the moment of the restore, and closed again."""
+    person = powerless(project)
+    (project / "src").chmod(0o555)
+    before = fingerprint(project)
+    checkpoint(person)
+    (project / "src" / "main.py").chmod(0o600)
+    (project / "src" / "main.py").write_text("wrecked in place\n")
+    (project / "src" / "util.py").write_text("wrecked in place\n")
+    rollback(person)
+    assert_tree(project, before)
+    assert stat.S_IMODE((project / "src").stat().st_mode) == 0o555
+
+
+@root_only
+def test_F28_a_directory_that_cannot_be_written_is_found_before_anything_is_touched(project: Path) -> None:
+    """Somebody else's read-only directory: the rollback names it and leaves everything as it is."""
+    person = powerless(project)
+    theirs = project / "theirs"
+    theirs.mkdir()
+    (theirs / "f").write_text("good\n")
+    os.chown(theirs, 4242, 4242)
+    checkpoint(person)
+    (theirs / "f").unlink()
+    (project / "README.md").write_text("wrecked\n")
+    (project / "added").write_text("added\n")
+    broken = fingerprint(project)
+    answer = person("rollback", "--json", check=False)
+    assert answer.code in (4, 5), answer
+    assert "theirs" in answer.out
+    assert_tree(project, broken)
+    answer = person("rollback", "--json", "--only", "README.md", check=False)
+    assert answer.code == 0, answer
+    assert (project / "README.md").read_text() == "# A project\n\nIt does things.\n"
+
+
+@root_only
+@pytest.mark.parametrize("flag", ["i", "a"])
+def test_F29_one_immutable_file_among_thirty_stops_all_or_nothing(cli: Cli, project: Path, flag: str) -> None:
+    """chattr +i and +a are found before anything is changed; once the flag is off, the same rollback works."""
+    for i in range(30):
+        (project / f"f{i}").write_text(f"good {i}\n")
+    before = fingerprint(project)
+    checkpoint(cli)
+    for i in range(30):
+        (project / f"f{i}").write_text(f"bad {i}\n")
+    broken = fingerprint(project)
+    done = subprocess.run([tool("chattr"), f"+{flag}", project / "f17"], capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("the file system of the temporary directory has no such flag")
+    try:
+        answer = cli("rollback", "--json", check=False)
+    finally:
+        subprocess.run([tool("chattr"), f"-{flag}", project / "f17"], check=True)
+    assert answer.code in (4, 5), answer
+    assert "f17" in answer.out
+    assert_tree(project, broken)
+    rollback(cli)
+    assert_tree(project, before)
+
+
+@root_only
+def test_F29_an_immutable_directory_is_found_as_well(cli: Cli, project: Path) -> None:
+    """Nothing can be renamed into it, so nothing is begun."""
+    checkpoint(cli)
+    (project / "src" / "main.py").write_text("wrecked\n")
+    (project / "README.md").write_text("wrecked\n")
+    broken = fingerprint(project)
+    done = subprocess.run([tool("chattr"), "+i", project / "src"], capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("the file system of the temporary directory has no such flag")
+    try:
+        answer = cli("rollback", "--json", check=False)
+    finally:
+        subprocess.run([tool("chattr"), "-i", project / "src"], check=True)
+    assert answer.code in (4, 5), answer
+    assert "src" in answer.out
+    assert_tree(project, broken)
+
+
+@root_only
+def test_F30_files_of_another_user(cli: Cli, project: Path) -> None:
+    """Captured if readable; root restores the owner, an ordinary user is told what cannot be owned."""
+    (project / "theirs").write_text("readable for all\n")
+    os.chown(project / "theirs", 4242, 4343)
+    before = fingerprint(project)
+    person = powerless(project)
+    made = person("checkpoint", "--json", check=False)
+    assert made.code in (0, 1), made
+    (project / "theirs").unlink()
+    broken = fingerprint(project)
+
+    answer = person("rollback", "--json", check=False)
+    assert "theirs" in answer.out
+    if (project / "theirs").exists():
+        assert (project / "theirs").read_text() == "readable for all\n"
+        assert "theirs" in named(answer.json["report"])
+        assert "theirs" in paths(answer.json["report"]["not_undone"]) or answer.code != 0
+        (project / "theirs").unlink()
+    else:
+        assert answer.code in (4, 5), answer
+        assert_tree(project, broken)
+
+    rollback(cli)
+    assert_tree(project, before)
+
+
+def test_F31_what_cannot_be_read_is_named_and_never_deleted(project: Path) -> None:
+    """Unreadable files and directories, old and new, are gaps; a rollback leaves them exactly as they are."""
+    person = powerless(project)
+    (project / "old-file").write_text("old\n")
+    (project / "old-file").chmod(0)
+    (project / "old-dir").mkdir()
+    (project / "old-dir" / "x").write_text("x\n")
+    (project / "old-dir").chmod(0)
+    made = person("checkpoint", "--json", check=False)
+    assert {"old-file", "old-dir"} <= paths(made.json["checkpoint"]["gaps"])
+
+    (project / "new-dir").mkdir()
+    (project / "new-dir" / "y").write_text("y\n")
+    (project / "new-dir").chmod(0)
+    (project / "README.md").write_text("wrecked\n")
+    status = person("status", "--json", check=False)
+    assert {"old-file", "old-dir", "new-dir"} <= paths(status.json["gaps"])
+    answer = person("rollback", "--json", check=False)
+    assert answer.code in (0, 1, 6), answer
+    assert "new-dir" in named(answer.json["report"])
+    assert (project / "README.md").read_text() == "# A project\n\nIt does things.\n"
+    for name, inner in (("old-dir", "x"), ("new-dir", "y")):
+        assert stat.S_IMODE((project / name).stat().st_mode) == 0
+        (project / name).chmod(0o700)
+        assert (project / name / inner).read_text() == f"{inner}\n"
+    (project / "old-file").chmod(0o600)
+    assert (project / "old-file").read_text() == "old\n"
+
+
+def test_F31_a_file_that_became_unreadable_is_not_taken_for_deleted(project: Path) -> None:
+    """It was captured while it was readable; now it is not: nothing claims that it is gone, and nothing is lost."""
+    person = powerless(project)
+    first = checkpoint(person)
+    (project / "src").chmod(0)
+    status = person("status", "--json", check=False)
+    assert "deleted" not in {change["change"] for change in status.json["changes"]}
+    person("checkpoint", check=False)
+    (project / "src").chmod(0o755)
+    assert (project / "src" / "main.py").exists()
+    rollback(person, first)
+    assert (project / "src" / "main.py").read_text().startswith("def main()")
+
+
+def assert_rolled_back(answer: Result, project: Path) -> None:
+    """The rollback was done, if with a warning, and the readme is the old one."""
+    assert answer.code in (0, 1), answer
+    assert (project / "README.md").read_text() == "# A project\n\nIt does things.\n"
+
+
+# --- mounts -----------------------------------------------------------------------------------------------------
+
+
+@root_only
+@pytest.mark.parametrize("kind", ["tmpfs", "bind", "bindfs"])
+def test_F32_a_mount_inside_the_tree_is_not_crossed(cli: Cli, project: Path, tmp_path: Path, kind: str) -> None:
+    """It is named, its content is not captured, and no rollback empties, removes or replaces it."""
+    source = tmp_path / "source"
+    source.mkdir()
+    with mounted(kind, project / "mnt", scratch=tmp_path, source=source if kind != "tmpfs" else None) as at:
+        (at / "theirs").write_text("not part of the tree\n")
+        made = cli("checkpoint", "--json", check=False).json["checkpoint"]
+        assert "mnt" in paths(made["gaps"])
+        (at / "theirs").write_text("changed\n")
+        (at / "more").write_text("more\n")
+        (project / "README.md").write_text("wrecked\n")
+        assert_rolled_back(cli("rollback", check=False), project)
+        assert (at / "theirs").read_text() == "changed\n"
+        assert (at / "more").read_text() == "more\n"
+
+
+@root_only
+def test_F32_a_mount_that_came_later_is_not_emptied(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """Mounted after the checkpoint, over a captured directory or inside a new one: left alone and named."""
+    checkpoint(cli)
+    (project / "new").mkdir()
+    (project / "new" / "plain").write_text("plain\n")
+    with (
+        mounted("tmpfs", project / "src", scratch=tmp_path) as over,
+        mounted("tmpfs", project / "new" / "mnt", scratch=tmp_path) as inside,
+    ):
+        (over / "theirs").write_text("over\n")
+        (inside / "theirs").write_text("inside\n")
+        (project / "README.md").write_text("wrecked\n")
+        answer = cli("rollback", "--json", check=False)
+        assert answer.code in (0, 1, 4, 5, 6), answer
+        assert "new/mnt" in answer.out or "src" in answer.out
+        assert (over / "theirs").read_text() == "over\n"
+        assert (inside / "theirs").read_text() == "inside\n"
+    assert (project / "src" / "main.py").exists()
+    assert_rolled_back(cli("rollback", check=False), project)
+
+
+@root_only
+def test_F32_a_mount_is_crossed_when_asked(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """With cross_mounts its content is part of the tree."""
+    env = {"REPRIEVE_CROSS_MOUNTS": "1"}
+    with mounted("tmpfs", project / "mnt", scratch=tmp_path) as at:
+        (at / "f").write_text("good\n")
+        made = cli("checkpoint", "--json", env=env).json["checkpoint"]
+        assert "mnt" not in paths(made["gaps"])
+        (at / "f").write_text("bad\n")
+        (at / "g").write_text("made\n")
+        rollback(cli, env=env)
+        assert (at / "f").read_text() == "good\n"
+        assert not (at / "g").exists()
+
+
+@root_only
+def test_F47_files_without_an_end_or_a_size(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """/proc and /sys files inside the tree: every command ends, with and without crossing mounts, and names them."""
+    with (
+        mounted("bind", project / "proc", scratch=tmp_path, source=Path("/proc/sys/kernel")),
+        mounted("bind", project / "kmsg", scratch=tmp_path, source=Path("/proc/kmsg")),
+        mounted("bind", project / "uptime", scratch=tmp_path, source=Path("/proc/uptime")),
+    ):
+        made = cli("checkpoint", "--json", timeout=30, check=False)
+        assert made.code in (0, 1), made
+        assert {"proc", "kmsg", "uptime"} <= paths(made.json["checkpoint"]["gaps"])
+        (project / "README.md").write_text("wrecked\n")
+        assert_rolled_back(cli("rollback", timeout=30, check=False), project)
+        crossed = cli("checkpoint", "--json", timeout=60, check=False, env={"REPRIEVE_CROSS_MOUNTS": "1"})
+        assert crossed.code in (0, 1), crossed
+        assert "kmsg" in paths(crossed.json["checkpoint"]["gaps"])
+
+
+# --- other file systems -----------------------------------------------------------------------------------------
+
+
+def furnish(root: Path) -> None:
+    """A tree with most of what file systems differ in."""
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "main.py").write_text("print('hello')\n")
+    (root / "README.md").write_text("# readme\n")
+    (root / "data.bin").write_bytes(os.urandom(300_000))
+    (root / "empty").mkdir()
+    (root / "tool.sh").write_text("#!/bin/sh\n")
+    (root / "tool.sh").chmod(0o755)
+    (root / "link").symlink_to("src/main.py")
+    os.link(root / "README.md", root / "same")
+    os.utime(root / "data.bin", ns=(1, 1_234_567_890_123_456_789))
+
+
+def wreck(root: Path) -> None:
+    """What an agent does to it."""
+    (root / "README.md").write_text("wrecked\n")
+    (root / "data.bin").unlink()
+    (root / "tool.sh").chmod(0o600)
+    shutil.rmtree(root / "src")
+    (root / "src").write_text("a file now\n")
+    (root / "link").unlink()
+    (root / "link").mkdir()
+    (root / "made").mkdir()
+    (root / "made" / "x").write_text("x\n")
+
+
+def there_and_back(cli: Cli, root: Path, **kwargs: object) -> None:
+    """Checkpoint, wreck, rollback, redo, rollback: exact each time."""
+    before = fingerprint(root)
+    cli("checkpoint", cwd=root, **kwargs)  # type: ignore[arg-type]
+    wreck(root)
+    wrecked = fingerprint(root)
+    cli("rollback", cwd=root, **kwargs)  # type: ignore[arg-type]
+    assert_tree(root, before)
+    cli("redo", cwd=root, **kwargs)  # type: ignore[arg-type]
+    assert_tree(root, wrecked)
+    cli("rollback", cwd=root, **kwargs)  # type: ignore[arg-type]
+    assert_tree(root, before)
+
+
+@root_only
+def test_F33_a_tree_on_exfat(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """Where links, modes and fine times cannot be kept, init says so; content makes the round trip."""
+    with mounted("exfat", tmp_path / "exfat", scratch=tmp_path, size_mb=64) as at:
+        root = at / "project"
+        (root / "src").mkdir(parents=True)
+        (root / "a.txt").write_text("a\n")
+        (root / "src" / "b.bin").write_bytes(os.urandom(100_000))
+        said = cli("init", cwd=root)
+        text = (said.out + said.err).lower()
+        assert "case" in text and "link" in text, said
+        before = fingerprint(root)
+        checkpoint(cli, cwd=root)
+        (root / "a.txt").write_text("wrecked\n")
+        shutil.rmtree(root / "src")
+        (root / "made").write_text("made\n")
+        answer = cli("rollback", "--json", cwd=root, check=False)
+        assert answer.code in (0, 1, 6), answer
+        assert_tree(root, before, ignore=("dir_mtime_ns",))
+        (root / "a.txt").rename(root / "A.txt")
+        cli("rollback", cwd=root, check=False)
+        assert [name.lower() for name in sorted(os.listdir(root))] == ["a.txt", "src"]
+        assert (root / "a.txt").read_text() == "a\n"
+
+
+@root_only
+@pytest.mark.parametrize("kind", ["overlay", "bindfs", "tmpfs", "xfs", "btrfs", "ext4"])
+def test_F34_a_tree_on_another_kind_of_file_system(cli: Cli, project: Path, tmp_path: Path, kind: str) -> None:
+    """Everything is exact there too; what a file system lacks (exchange, O_TMPFILE) is done without."""
+    source = tmp_path / "source"
+    source.mkdir()
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    if kind == "overlay":
+        furnish(scratch / "lower" / "project")
+    with mounted(kind, tmp_path / "fs", scratch=scratch, source=source if kind == "bindfs" else None) as at:
+        if kind != "overlay":
+            furnish(at / "project")
+        there_and_back(cli, at / "project")
+
+
+@root_only
+@pytest.mark.parametrize("moved", ["store", "tree"])
+def test_F35_store_and_tree_on_two_file_systems(
+    cli: Cli, project: Path, home: Path, tmp_path: Path, moved: str
+) -> None:
+    """Staging happens on the tree's side, so that no rename has to cross."""
+    with mounted("tmpfs", tmp_path / "fs", scratch=tmp_path) as at:
+        root = at / "project" if moved == "tree" else tmp_path / "other"
+        furnish(root)
+        env = {"REPRIEVE_HOME": str(at / "home" if moved == "store" else home)}
+        there_and_back(cli, root, env=env)
+
+
+def test_F36_a_store_inside_the_tree_is_no_part_of_it(cli: Cli, project: Path) -> None:
+    """It is neither captured nor rolled back, and works."""
+    inside = project / ".state" / "store"
+    env = {"REPRIEVE_HOME": str(inside)}
+    first = checkpoint(cli, env=env)
+    (project / "README.md").write_text("two\n")
+    second = checkpoint(cli, env=env)
+    assert not [path for path in changes(cli, "--since", first, env=env) if path.startswith(".state/store")]
+    report = rollback(cli, first, env=env)
+    assert not [path for path in named(report) if path.startswith(".state/store")]
+    assert (project / "README.md").read_text() == "# A project\n\nIt does things.\n"
+    rollback(cli, second, env=env)
+    assert (project / "README.md").read_text() == "two\n"
+    cli("verify", env=env)
+
+
+def test_F36_the_store_itself_is_no_workspace(cli: Cli, project: Path, home: Path) -> None:
+    """A tree that is the store, or lies inside it, is refused."""
+    checkpoint(cli)
+    inner = home / "inner"
+    inner.mkdir()
+    for place in (home, inner, home / "packs"):
+        before = fingerprint(place) if place != home / "packs" else {}
+        answer = cli("init", "--json", cwd=place, check=False)
+        assert answer.code in (3, 5), (place, answer)
+        if before and place == inner:
+            assert fingerprint(place) == before
+    inner.rmdir()
+    as_store = {"REPRIEVE_HOME": str(project)}
+    before = fingerprint(project)
+    answer = cli("checkpoint", "--json", env=as_store, check=False)
+    assert answer.code in (3, 5, 10, 13), answer
+    assert_tree(project, before)
+
+
+# --- odd roots --------------------------------------------------------------------------------------------------
+
+
+def test_F42_a_root_that_is_gone_is_refused(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """Removed: the answer says that there is nothing, and nothing is made in its place."""
+    checkpoint(cli)
+    shutil.rmtree(project)
+    for verb in ("rollback", "status", "checkpoint"):
+        answer = cli("-C", str(project), verb, "--json", cwd=tmp_path, check=False)
+        assert answer.code in (2, 3), answer
+        assert str(project) in answer.json["error"]["message"]
+    assert not project.exists()
+
+
+def test_F42_a_root_replaced_by_a_link_is_not_followed(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """The directory behind the link has no history here, and keeps every byte."""
+    checkpoint(cli)
+    project.rename(tmp_path / "aside")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "precious").write_text("precious\n")
+    project.symlink_to(other)
+    before = fingerprint(other)
+    answer = cli("-C", str(project), "rollback", "--json", cwd=tmp_path, check=False)
+    assert answer.code in (2, 3, 5), answer
+    assert fingerprint(other) == before
+
+
+def test_F42_another_directory_in_its_place_loses_nothing(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """Removed and made anew (an agent's rm -rf, a fresh clone): refused, or the old tree returns, the new is kept."""
+    before = fingerprint(project)
+    checkpoint(cli)
+    shutil.rmtree(project)
+    project.mkdir()
+    (project / "fresh").write_text("fresh\n")
+    new = fingerprint(project)
+    answer = cli("rollback", "--json", check=False)
+    if answer.code != 0:
+        assert answer.code in (2, 3, 4, 5), answer
+        assert_tree(project, new)
+    else:
+        assert_tree(project, before)
+        redo(cli)
+        assert_tree(project, new)
+
+
+@root_only
+def test_F42_an_unmounted_root_is_not_an_emptied_one(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """The empty mount point is not taken for a tree in which everything was deleted."""
+    at = tmp_path / "mounted"
+    with mounted("tmpfs", at, scratch=tmp_path):
+        furnish(at)
+        checkpoint(cli, cwd=at)
+    assert os.listdir(at) == []
+    answer = cli("rollback", "--json", cwd=at, check=False)
+    assert answer.code in (2, 3, 5), answer
+    assert os.listdir(at) == []
+    status = cli("status", "--json", cwd=at, check=False)
+    assert status.code in (2, 3, 5), status
+
+
+def test_F43_the_current_directory_is_gone(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """Said in words, not in a traceback; with -C it works."""
+    checkpoint(cli)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    launch = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    for args, codes in ((("status",), (2, 3)), (("-C", str(project), "status"), (0,))):
+        gone.mkdir(exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-c", launch, "-P", "-m", "reprieve", *args],
+            cwd=gone,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+        assert done.returncode in codes, done
+        assert "Traceback" not in done.stderr
+
+
+def test_F43_a_root_by_any_of_its_names(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """Relative, with dots, slashes at the end, or from below: it is the same workspace."""
+    first = checkpoint(cli)
+    for spelled, cwd in (
+        (".", project),
+        ("project", tmp_path),
+        ("./project/", tmp_path),
+        ("project/src/..", tmp_path),
+        ("../project//", project),
+        (f"{project}/./src/../", tmp_path),
+        ("src", project),
+    ):
+        entries = cli("-C", spelled, "log", "--json", cwd=cwd).json["entries"]
+        assert first in {entry["id"] for entry in entries}, spelled
+
+
+def test_F43_the_whole_machine_and_the_home_directory_are_refused(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """`/` and the home directory are never made a workspace without a flag."""
+    person = tmp_path / "person"
+    (person / "code").mkdir(parents=True)
+    env = {"HOME": str(person)}
+    for place in ("/", str(person), f"{person}/code/..", "//"):
+        for verb in ("init", "checkpoint"):
+            answer = cli("-C", place, verb, "--json", env=env, check=False, timeout=20)
+            assert answer.code in (3, 5), (place, verb, answer)
+            assert answer.json["error"]["hints"]
+    cli("-C", str(person / "code"), "checkpoint", env=env)
+
+
+def test_F43_a_file_is_no_root(cli: Cli, project: Path) -> None:
+    """-C with a file, or with nothing, is a mistake that is named."""
+    for place in (str(project / "README.md"), str(project / "nowhere")):
+        answer = cli("-C", place, "checkpoint", "--json", check=False)
+        assert answer.code in (2, 3), answer
+        assert "Traceback" not in answer.err
+
+
+@root_only
+def test_F35_reprieve_survives_a_read_only_tree(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """A tree on a file system that became read-only can be looked at and captured; a rollback is refused whole."""
+    with mounted("tmpfs", tmp_path / "fs", scratch=tmp_path) as at:
+        root = at / "project"
+        furnish(root)
+        checkpoint(cli, cwd=root)
+        (root / "README.md").write_text("wrecked\n")
+        subprocess.run(["mount", "-o", "remount,ro", str(at)], check=True)
+        assert "README.md" in changes(cli, cwd=root)
+        checkpoint(cli, "again", cwd=root)
+        answer = cli("rollback", "~1", "--json", cwd=root, check=False)
+        assert answer.code in (4, 5, 10), answer
+        assert (root / "README.md").read_text() == "wrecked\n"
+        subprocess.run(["mount", "-o", "remount,rw", str(at)], check=True)
+        rollback(cli, "~1", cwd=root)
+        assert (root / "README.md").read_text() == "# readme\n"
+        redo(cli, cwd=root)
+
+
+def test_F28_a_rollback_as_an_ordinary_user_is_exact(project: Path) -> None:
+    """Nothing in a plain round trip needs more rights than owning the files."""
+    person = powerless(project)
+    before = fingerprint(project)
+    checkpoint(person)
+    (project / "README.md").write_text("wrecked\n")
+    shutil.rmtree(project / "src")
+    rollback(person)
+    assert_tree(project, before)
+    reprieve("verify", cwd=project, powerless=1)

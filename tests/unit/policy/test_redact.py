@@ -1,0 +1,136 @@
+"""Secrets do not reach the timeline, harmless text does, and nothing makes redaction slow."""
+
+from __future__ import annotations
+
+import string
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reprieve.policy.redact import LIMIT, for_people, is_sensitive, redact, shorten
+
+# Put together at run time, so that no scanner takes this file for a leak.
+AWS = "AKIA" + "IOSFODNN7EXAMPLE"
+GITHUB = "ghp_" + "a1B2c3D4" * 5
+OPENAI = "sk-" + "proj-" + "Ab3" * 12
+SLACK = "xoxb-" + "123456789012-abcdefGHIJ"
+JWT = "eyJ" + "hbGciOiJIUzI1NiJ9" + ".eyJ" + "zdWIiOiIxIn0" + ".c2lnbmF0dXJl"
+PEM = "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEowIBAAKCAQEA\nq83vEjRWeJA=\n-----END RSA " + "PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("curl -H 'Authorization: Bearer s3cr3tvalue' https://x", "s3cr3tvalue"),
+        ('curl -H "authorization: Basic dXNlcjpwYXNz" x', "dXNlcjpwYXNz"),
+        ("Cookie: session=abc123; theme=dark", "abc123"),
+        ("Set-Cookie: sid=31d4d96e407aad42", "31d4d96e407aad42"),
+        ("X-Api-Key: 0123456789abcdef", "0123456789abcdef"),
+        ("password=hunter2", "hunter2"),
+        ('{"password": "hunter2 with blanks"}', "hunter2 with blanks"),
+        ("PGPASSWORD=hunter2 psql", "hunter2"),
+        ("export DB_PASSWORD='hun ter2'", "hun ter2"),
+        ("--password hunter2 --force", "hunter2"),
+        ("--api-key=abcdef", "abcdef"),
+        ("GITHUB_TOKEN: abcdef123", "abcdef123"),
+        ("client_secret := shhh", "shhh"),
+        ("passphrase = \"one two\"", "one two"),
+        (f"aws configure set x {AWS}", AWS),
+        ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG", "wJalrXUtnFEMI/K7MDENG"),
+        (f"git clone https://{GITHUB}@github.com/a/b", GITHUB),
+        (f"echo {OPENAI}", OPENAI),
+        (f"SLACK {SLACK} x", SLACK),
+        (f"jwt {JWT}", JWT),
+        (PEM, "MIIEowIBAAKCAQEA"),
+        (PEM[:60], "MIIEowIBAAKC"),
+        ("psql postgres://ada:s3cret@db.example/prod", "s3cret"),
+        ("redis://:p@ss@word@cache:6379/0", "ss@word"),
+        ("curl -u ada:hunter2 https://x", "hunter2"),
+        ("sshpass -p hunter2 ssh x", "hunter2"),
+        ("https://hooks.slack.com/services/T000/B000/XXXXXXXX", "B000"),
+    ],
+)  # fmt: skip
+def test_a_secret_is_hidden(text: str, secret: str) -> None:
+    assert secret in text
+    assert secret not in redact(text)
+    assert "***" in redact(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls -la src",
+        "pytest -k test_tokens --max-tokens=100",
+        "git commit -m 'explain the cookie banner'",
+        "https://example.com/a?b=c",
+        "docker run -u 1000:1000 image",
+        "risk-free task-list",
+        "max_tokens: 4096",
+        "SELECT * FROM users",
+        "scp file host:/path",
+        "git@github.com:a/b.git",
+    ],
+)
+def test_harmless_text_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_what_surrounds_a_secret_stays() -> None:
+    assert redact("DB_PASSWORD=hunter2 make deploy") == "DB_PASSWORD=*** make deploy"
+    assert redact("git push https://ada:pw@host/x main") == "git push https://ada:***@host/x main"
+    assert redact('{"token": "abc", "path": "x"}') == '{"token": "***", "path": "x"}'
+
+
+def test_fields_with_telling_names_are_hidden_whatever_they_hold() -> None:
+    shown = for_people({"apiKey": "zzz", "nested": {"Password": ["a"], "max_tokens": 5, "path": "x"}, "token": None})
+    assert shown == {"apiKey": "***", "nested": {"Password": "***", "max_tokens": 5, "path": "x"}, "token": None}
+    assert not is_sensitive("max_tokens")
+
+
+def test_long_deep_and_wide_values_are_cut_and_say_so() -> None:
+    deep: object = "x"
+    for _ in range(500):
+        deep = [deep]
+    shown = for_people(
+        {"long": "é" * 10_000, "deep": deep, "wide": list(range(1000)), "many": {str(i): i for i in range(500)}}
+    )
+    assert isinstance(shown, dict)
+    assert "8,000 more characters" in str(shown["long"])
+    assert "936 more" in str(shown["wide"])
+    assert "436 more" in str(shown["many"])
+    assert len(str(shown["deep"])) < 100
+
+
+def test_a_secret_that_the_cut_would_split_is_not_shown_in_half() -> None:
+    for at in range(LIMIT - 60, LIMIT + 5):
+        assert GITHUB[:12] not in shorten("x" * (at - 1) + " " + GITHUB)
+
+
+def test_redaction_is_idempotent() -> None:
+    text = f"Authorization: Bearer abc\npassword=x\n{PEM}\nhttps://u:p@h {AWS}"
+    assert redact(redact(text)) == redact(text)
+
+
+ALPHABET = [
+    "password", "=", ":", " ", "'", '"', "sk-", "eyJ", ".", "-", "://", "@", "a", "-----BEGIN ", "PRIVATE KEY-----",
+    "-----END ", "cookie", "Authorization", "token", "--", "\n", "x", "AKIA", "/", "_", "-u ", "bearer ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "piece", [*ALPHABET, "a" * 50, "eyJa-", "sk-sk-", "://a:", "://a:b@", "token" * 3, "--a-", 'password = "', "\\"]
+)
+def test_no_repetition_makes_it_slow(piece: str) -> None:
+    text = "password " + piece * (64 * 1024 // len(piece))
+    started = time.perf_counter()
+    redact(text)
+    assert time.perf_counter() - started < 2
+
+
+@settings(max_examples=300, deadline=2000)
+@given(st.lists(st.sampled_from(ALPHABET) | st.text(string.printable, max_size=8), max_size=60).map("".join))
+def test_any_text_is_redacted_without_an_error(text: str) -> None:
+    assert isinstance(redact(text), str)
+    assert isinstance(for_people({"a": [text]}), dict)
