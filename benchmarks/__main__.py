@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.ours import REPOSITORY, ReprieveLibrary, ReprieveProcess, install
+from benchmarks.ours import REPOSITORY, ReprieveDirect, ReprieveLibrary, ReprieveProcess, install
 from benchmarks.peers import PEERS, Copy, GitCommit, System
 from benchmarks.rounds import Bench, growth
 from benchmarks.trees import TREES
@@ -91,13 +91,13 @@ def main(argv: list[str]) -> int:
         results["machine"] = facts
         print(", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in facts.items()))
         say("installing reprieve into an environment of its own")
-        ReprieveProcess.bin = ReprieveLibrary.bin = install(scratch, repository=options.source)
+        ReprieveDirect.bin = ReprieveLibrary.bin = install(scratch, repository=options.source)
         for size in sizes:
             try:
                 bench = Bench(
                     size,
                     scratch=scratch,
-                    systems=[*peers, ReprieveProcess, ReprieveLibrary],
+                    systems=[*peers, ReprieveProcess, ReprieveDirect, ReprieveLibrary],
                     runs=runs,
                     has_rewritten=options.rewritten,
                     say=say,

@@ -3,8 +3,9 @@
 python -m benchmarks.hook                  10,000 files in a repository, unchanged, thirty rounds
 python -m benchmarks.hook --runs 5         a look
 
-The whole process is measured, as an agent starts it: payload on standard input, answer on standard output. The exit
-code is 0 if the target (the hook takes at most as long as `git status`) is met, 1 if not.
+The whole process is measured, as an agent starts it: payload on standard input, answer on standard output; with the
+resident helper running, as it is after the first call, and without it. The exit code is 0 if the target (the hook takes
+at most as long as `git status`) is met, 1 if not.
 """
 
 from __future__ import annotations
@@ -20,11 +21,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.measure import Series, Took
-from benchmarks.ours import REPOSITORY, install
+from benchmarks.ours import REPOSITORY, install, start_helper, stop_helper
 from benchmarks.trees import small_files
 
 TARGET = 1.0
-ROWS = ("git status", "hook before a call", "hook after a call", "hook before a read", "hook with a prompt")
+ROWS = (
+    "git status",
+    "hook before a call",
+    "hook after a call",
+    "hook before a read",
+    "hook with a prompt",
+    "hook before a call, no helper",
+    "hook before a read, no helper",
+)
 
 
 def timed(argv: Sequence[str], data: bytes, *, cwd: Path, env: Mapping[str, str]) -> Took:
@@ -58,16 +67,22 @@ def measure(program: Path, project: Path, env: Mapping[str, str], runs: int) -> 
     bash = {"tool_name": "Bash", "tool_input": {"command": "make", "description": "build"}}
     read = {"tool_name": "Read", "tool_input": {"file_path": str(project / "x")}}
 
-    def hook(event: str, call: int, **fields: object) -> Took:
+    def hook(event: str, call: int, *, helper: str = "on", **fields: object) -> Took:
         data = payload(event, project, call, **fields)
-        return timed([str(program), "hook", "claude-code", event], data, cwd=project, env=env)
+        argv = [str(program), "hook", "claude-code", event]
+        return timed(argv, data, cwd=project, env={**env, "REPRIEVE_HELPER": helper})
 
     hook("UserPromptSubmit", 0, prompt="begin", prompt_id="p")
+    start_helper(program.parent, cwd=project, env=env)
     for number in range(1, runs + 1):
         series["git status"].add(timed(["git", "status", "--porcelain"], b"", cwd=project, env=env))
         series["hook before a call"].add(hook("PreToolUse", number, **bash))
         series["hook after a call"].add(hook("PostToolUse", number, tool_response={}, **bash))
         series["hook before a read"].add(hook("PreToolUse", number, **read))
+        alone = runs + number
+        series["hook before a call, no helper"].add(hook("PreToolUse", alone, helper="off", **bash))
+        hook("PostToolUse", alone, helper="off", tool_response={}, **bash)
+        series["hook before a read, no helper"].add(hook("PreToolUse", alone, helper="off", **read))
         series["hook with a prompt"].add(hook("UserPromptSubmit", number, prompt="go on", prompt_id=f"p{number}"))
     return series
 
@@ -90,7 +105,10 @@ def main(argv: list[str]) -> int:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "REPRIEVE_", "GIT_"))}
         env |= {"REPRIEVE_HOME": str(place / "home"), "REPRIEVE_CONFIG": str(place / "none.toml"), "HOME": folder}
         env["GIT_OPTIONAL_LOCKS"] = "0"  # its lock file would change .git, and the tree is to stay as it is
-        series = measure(programs / "reprieve", project, env, options.runs)
+        try:
+            series = measure(programs / "reprieve", project, env, options.runs)
+        finally:
+            stop_helper(place / "home")
     base = series["git status"].median_ms
     print(
         f"\n{options.files:,} files, unchanged; medians of {options.runs} rounds\n\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from benchmarks.measure import Series
-from benchmarks.ours import ReprieveLibrary, ReprieveProcess
+from benchmarks.ours import ReprieveDirect, ReprieveLibrary, ReprieveProcess
 from benchmarks.peers import Borg, Copy, GitCommit, GitTree, Restic
 from benchmarks.rounds import (
     CHANGED_1,
@@ -19,7 +19,7 @@ from benchmarks.rounds import (
     Row,
 )
 
-PROCESS, LIBRARY = ReprieveProcess.name, ReprieveLibrary.name
+PROCESS, DIRECT, LIBRARY = ReprieveProcess.name, ReprieveDirect.name, ReprieveLibrary.name
 GIT = GitCommit.name
 AHEAD_OF = (Restic.name, Borg.name, Copy.name)
 DISK_FIRST, DISK_CHURNED = "disk after first", "disk after 50"
@@ -86,7 +86,7 @@ def ratios(rows: Rows) -> str:
 
 def targets(rows: Rows, tree: str) -> list[dict[str, object]]:
     """Each target with the ratio that was reached, for the trees that have targets; exact restores for all."""
-    found = [_exactness(rows[name]) for name in (PROCESS, LIBRARY) if name in rows and rows[name].series]
+    found = [_exactness(rows[name]) for name in (PROCESS, DIRECT, LIBRARY) if name in rows and rows[name].series]
     if tree not in ("10000", "100000"):
         return found
     for what, whose, at_10k, at_100k in TARGETS:
@@ -96,8 +96,8 @@ def targets(rows: Rows, tree: str) -> list[dict[str, object]]:
         if peer in rows and not rows[peer].note:
             for what in OPERATIONS:
                 found.append(_target(f"{what}, ahead of {peer}", rows, what, PROCESS, peer, 1.0))
-    if tree == "100000" and PROCESS in rows:
-        peak = max((s.peak_kb for s in rows[PROCESS].series.values()), default=0)
+    if tree == "100000" and DIRECT in rows:
+        peak = max((s.peak_kb for s in rows[DIRECT].series.values()), default=0)
         found.append(_judged("memory, kB", peak, MEMORY_LIMIT_KB))
     return found
 
@@ -145,7 +145,9 @@ def target_table(found: Iterable[dict[str, object]]) -> str:
 def processor(rows: Rows) -> str:
     """Processor time, user and system, of all threads: steadier than the clock where others use the machine too."""
     shown = [row for row in rows.values() if row.series]
-    lines = [[r.name, *(_number(r.of(what).cpu_ms) if r.of(what).cpu_s else "–" for what in OPERATIONS)] for r in shown]
+    lines = [
+        [r.name, *(_number(r.of(what).cpu_ms) if any(r.of(what).cpu_s) else "–" for what in OPERATIONS)] for r in shown
+    ]
     return table(["processor ms (median)", *OPERATIONS], lines)
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from support import SRC, Cli, Result, age
+from support.helper import BY_HELPER, launched, stop_helper, wait_for_helper
 from support.summary import pytest_terminal_summary  # noqa: F401 - a hook
 
 # Examples are judged by what they find, not by how busy the machine is
@@ -45,6 +46,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "home"
     monkeypatch.setenv("REPRIEVE_HOME", str(path))
     monkeypatch.setenv("REPRIEVE_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("REPRIEVE_HELPER", "off")  # no process is to outlive a test
     for name in ("REPRIEVE_DEBUG", "REPRIEVE_DISABLED", "NO_COLOR", "FORCE_COLOR", "PAGER"):
         monkeypatch.delenv(name, raising=False)
     inherited = os.environ.get("PYTHONPATH")
@@ -75,8 +77,11 @@ def project(tmp_path: Path, home: Path) -> Path:
 
 
 @pytest.fixture
-def cli(project: Path) -> Cli:
-    """`reprieve` as a process of its own, in the project unless cwd says otherwise."""
+def cli(project: Path, home: Path) -> Iterator[Cli]:
+    """`reprieve` as a process of its own, in the project unless cwd says otherwise.
+
+    With REPRIEVE_TEST_HELPER=1 the installed command, answered by the resident helper where that is possible.
+    """
 
     def run(
         *args: str | bytes,
@@ -87,8 +92,13 @@ def cli(project: Path) -> Cli:
         timeout: float = 120,
     ) -> Result:
         environ = {k: v for k, v in {**os.environ, **(env or {})}.items() if v is not None}
+        program = [sys.executable, "-m", "reprieve"]
+        if BY_HELPER and not any(name.startswith("PYTHON") for name in env or ()):
+            program, environ = [str(launched())], {k: v for k, v in environ.items() if not k.startswith("PYTHON")}
+            if not env or "REPRIEVE_HELPER" not in env:
+                environ |= {"REPRIEVE_HELPER": "on", "REPRIEVE_HELPER_IDLE": "5"}
         done = subprocess.run(
-            [sys.executable, "-m", "reprieve", *args],
+            [*program, *args],
             cwd=cwd or project,
             env=environ,
             input=(input or "").encode(),
@@ -101,8 +111,12 @@ def cli(project: Path) -> Cli:
             done.stdout.decode("utf-8", "surrogateescape"),
             done.stderr.decode("utf-8", "surrogateescape"),
         )
+        if BY_HELPER and result.code == 0:
+            wait_for_helper(home)
         if check and result.code != 0:
             pytest.fail(f"reprieve {args!r} ended with {result.code}\n--- out\n{result.out}\n--- err\n{result.err}")
         return result
 
-    return run
+    yield run
+    if BY_HELPER:
+        stop_helper(home)

@@ -33,7 +33,7 @@ class Table:
 
     def remember(self) -> None:
         """This is the state to set back to."""
-        shutil.copytree(self.home, self.aside / "home", symlinks=True, copy_function=shutil.copy2)
+        shutil.copytree(self.home, self.aside / "home", symlinks=True, ignore=shutil.ignore_patterns("helper"))
 
     def set_back(self) -> None:
         """As remembered: the store only; the tree is the caller's to build again."""

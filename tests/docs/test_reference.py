@@ -68,7 +68,8 @@ def test_every_command_is_described_in_our_way(command: Command) -> None:
 
 def test_every_environment_variable_that_the_code_reads_is_there(page: str) -> None:
     source = PAGE.parent.parent / "src" / "reprieve"
-    internal = {"REPRIEVE_RUN"}  # how a run tells its children that it is theirs
+    # how a run tells its children that it is theirs, and the launcher what it was called
+    internal = {"REPRIEVE_RUN", "REPRIEVE_LAUNCHED"}
     used: set[str] = set()
     for path in source.rglob("*.py"):
         text = path.read_text(encoding="utf-8")

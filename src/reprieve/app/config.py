@@ -102,6 +102,14 @@ KEYS = (
         "REPRIEVE_HOOK_BUDGET_S",
         "Seconds that a coding agent's hook may take; over it, hook.on_failure decides; 0 means no limit",
     ),
+    Key(
+        "helper",
+        "bool",
+        True,
+        "",
+        "REPRIEVE_HELPER",
+        "Keep a process with Python loaded for ten minutes after a command, so that the next one is answered sooner",
+    ),
 )
 
 
@@ -116,6 +124,7 @@ class Config(Value):
     retention_max_bytes: int = 0
     hook_on_failure: str = "deny"
     hook_budget_s: int = 30
+    helper: bool = True
     origins: tuple[tuple[str, str], ...] = ()  # key name, where its value comes from; absent: default
     problems: tuple[str, ...] = ()  # what is wrong with the workspace's file; what it says there is ignored
 

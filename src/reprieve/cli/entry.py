@@ -15,7 +15,19 @@ def run() -> None:
     """
     # a command ends before its garbage counts; looking for cycles while modules load costs 2 ms
     gc.set_threshold(200_000)
-    os._exit(main())
+    # Of the launcher (cli/helper/launcher.c): whether it missed the helper, and the name that it was called by.
+    # What the command starts must not see it.
+    launched = os.environ.pop("REPRIEVE_LAUNCHED", "")
+    folder, own_name = os.path.split(sys.argv[0])
+    is_launched = own_name == "reprieve-python" and launched[:1] in ("0", "1")
+    if is_launched:
+        sys.argv[0] = launched[1:]
+    code = main()
+    if is_launched and code == 0 and launched[0] == "1":
+        from reprieve.cli.helper.start import start
+
+        start(folder)
+    os._exit(code)
 
 
 def main() -> int:

@@ -46,6 +46,7 @@ ENVIRONMENT = (
     ("REPRIEVE_DISABLED", "`1` turns protection by hooks off; `doctor` says so"),
     ("REPRIEVE_DEBUG", "`1` shows where an unexpected error happened"),
     ("REPRIEVE_NATIVE", "`0` uses the pure-Python twin of the native extension"),
+    ("REPRIEVE_HELPER_IDLE", "Seconds after which the resident helper ends when nobody needs it; default: 600"),
     ("NO_COLOR, FORCE_COLOR, TERM", "Whether there is colour; `TERM=dumb` has none"),
     ("PAGER", "What shows long answers on a terminal; `cat` for none; default: `less`"),
 )

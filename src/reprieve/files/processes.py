@@ -9,6 +9,19 @@ _YOUNG = _HERTZ // 2
 RUN = "REPRIEVE_RUN"  # in the environment of everything that `reprieve run` starts: the pid of that run
 
 
+_caller = 0
+
+
+def stand_for(pid: int) -> None:
+    """This process works in the stead of that one: what is asked about us is meant for it."""
+    global _caller
+    _caller = pid
+
+
+def _ourselves() -> int:
+    return _caller or os.getpid()
+
+
 def born(pid: int) -> int:
     """When a process started, in the kernel's own count; 0 if there is none, or it is dead, or it can't be known."""
     try:
@@ -24,8 +37,8 @@ def patron() -> int:
 
     0 if that can't be told. A shell that was started for us alone is as young as we are.
     """
-    mine = born(os.getpid())
-    pid = os.getppid()
+    mine = born(_ourselves())
+    pid = _parent(_ourselves())
     while mine and pid > 1:
         started = born(pid)
         if started and started + _YOUNG < mine:
@@ -61,7 +74,7 @@ def orphans(root: bytes, age_s: float) -> tuple[tuple[int, int], ...]:
     That is how a shell leaves `server &` behind. One with a living parent is somebody's: an editor's helper, a
     person's shell; taking those for an agent's would take a person's edits for its work.
     """
-    mine = born(os.getpid())
+    mine = born(_ourselves())
     if not mine:
         return ()
     eldest = mine - int(age_s * _HERTZ)
@@ -79,7 +92,7 @@ def orphans(root: bytes, age_s: float) -> tuple[tuple[int, int], ...]:
             cwd = os.readlink(os.fsencode(f"/proc/{name}/cwd"))
         except OSError:
             continue  # another user's, or gone
-        if (cwd + b"/").startswith(inside) and int(name) != os.getpid():
+        if (cwd + b"/").startswith(inside) and int(name) not in (os.getpid(), _caller):
             found.append((int(name), started))
     return tuple(found)
 

@@ -7,6 +7,7 @@
     locks/      flock files (locks.py)
     witness/    newest entry of each timeline, kept beside the database
     agents/     what the configuration files of coding agents held before our entries (agents/foreign.py)
+    helper      the socket of the resident helper, while there is one (cli/helper)
     tmp/        scratch; a file is complete before it gets its real name
 
 Nothing here is readable for others at any moment: files are created with 0600 and directories with 0700 by the call
@@ -24,7 +25,7 @@ from reprieve.store.faults import failed
 VERSION = 1
 _FORMAT_WORDS = "reprieve store "
 _DIRECTORIES = ("packs", "index", "locks", "witness", "tmp")
-_OURS = frozenset((*_DIRECTORIES, "agents", "ballast", "format", "store.db", "store.db-journal"))
+_OURS = frozenset((*_DIRECTORIES, "agents", "ballast", "format", "helper", "store.db", "store.db-journal"))
 
 
 class Home:

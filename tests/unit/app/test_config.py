@@ -12,6 +12,12 @@ from reprieve.app import config, config_edit, places
 from reprieve.errors import Misconfigured
 
 
+@pytest.fixture(autouse=True)
+def nothing_set(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even what all tests set."""
+    monkeypatch.delenv("REPRIEVE_HELPER")
+
+
 @pytest.fixture
 def user_file(tmp_path: Path, home: Path) -> Path:
     return tmp_path / "config.toml"

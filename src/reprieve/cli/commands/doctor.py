@@ -5,10 +5,12 @@ from __future__ import annotations
 import platform
 
 from reprieve.agents.health import diagnose_agents
+from reprieve.app import config, places
 from reprieve.app.doctor import Finding, diagnose
 from reprieve.app.finding import open_workspace
 from reprieve.app.recent import last_seen
 from reprieve.cli import humane
+from reprieve.cli.helper.place import running
 from reprieve.cli.spec import Command, Parsed
 from reprieve.cli.terminal import Terminal
 from reprieve.cli.this_machine import records, this_machine
@@ -29,7 +31,7 @@ _MARKS = {"ok": ("ok  ", "green"), "warn": ("warn", "yellow"), "bad": ("bad ", "
 
 
 def run(args: Parsed, out: Terminal) -> int:
-    findings = [*diagnose(args.start, out.reporter), *_agents(args)]
+    findings = [*diagnose(args.start, out.reporter), *_helper(), *_agents(args)]
     python = f"{platform.python_implementation()} {platform.python_version()}"
     out.answer(
         version=VERSION,
@@ -44,6 +46,21 @@ def run(args: Parsed, out: Terminal) -> int:
         if finding.hint:
             out.line(f"        Hint: {humane.safe(finding.hint)}")
     return 0 if all(finding.level == "ok" for finding in findings) else 1
+
+
+def _helper() -> list[Finding]:
+    try:
+        is_wanted = config.load().helper
+    except ReprieveError:
+        return []  # said above
+    pid = running(places.home())
+    if pid:
+        text = f"runs (pid {pid}), off with: reprieve config set helper off"
+    elif is_wanted:
+        text = "none runs; commands start Python themselves"
+    else:
+        text = "switched off"
+    return [Finding("ok", "helper", text)]
 
 
 def _agents(args: Parsed) -> list[Finding]:

@@ -1,0 +1,107 @@
+"""Whether two processes are the same to the kernel: may the same, see the same, are limited alike.
+
+The helper works with its own rights, not with those of the process that asked. So it works only for one that has
+exactly the same: a confined agent must not find a deputy that is not confined.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Lines of /proc/PID/status. A filter of system calls, once there is one, can't be compared; but its number can, and
+# without NoNewPrivs only the administrator can have added one.
+_RIGHTS = (
+    b"Uid", b"Gid", b"Groups", b"CapInh", b"CapPrm", b"CapEff", b"CapBnd", b"CapAmb", b"NoNewPrivs", b"Seccomp",
+    b"Seccomp_filters", b"Cpus_allowed", b"Mems_allowed",
+)  # fmt: skip
+# A fork has the address space of the helper, which these would judge instead of the command's own.
+_MEMORY = (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_STACK)
+_LIMITS = tuple(sorted({number for name, number in vars(resource).items() if name.startswith("RLIMIT_")}))
+
+Status = dict[bytes, bytes]
+
+
+class Unlike(Exception):
+    """The two differ, or it can't be told."""
+
+
+def status(pid: int | str) -> Status:
+    """What /proc/PID/status says, by name."""
+    lines = _read(f"/proc/{pid}/status").splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(b":") for line in lines)}
+
+
+def portrait(pid: int | str, known: Status) -> tuple[object, ...]:
+    """What must be equal: rights, namespaces, the root, the control group, the security label, the priority."""
+    folder = f"/proc/{pid}"
+    root = os.stat(f"{folder}/root")
+    number = os.getpid() if pid == "self" else int(pid)
+    try:
+        label = _read(f"{folder}/attr/current")
+    except OSError:
+        label = b""  # no security module that has labels
+    return (
+        tuple(known.get(name) for name in _RIGHTS),
+        tuple((name, os.readlink(f"{folder}/ns/{name}")) for name in sorted(os.listdir("/proc/self/ns"))),
+        (root.st_dev, root.st_ino),
+        _read(f"{folder}/cgroup"),
+        label,
+        os.getpriority(os.PRIO_PROCESS, number),
+        os.sched_getscheduler(number),
+    )
+
+
+def is_confined(known: Status) -> bool:
+    """Whether it has given up rights in ways that /proc does not show in full (Landlock, filters of system calls)."""
+    return known.get(b"NoNewPrivs") != b"0"
+
+
+def adopt_limits(pid: int) -> None:
+    """Give this process the resource limits of that one. Raises Unlike where that is not possible."""
+    for number in _LIMITS:
+        theirs = resource.prlimit(pid, number)
+        if theirs == resource.getrlimit(number):
+            continue
+        if number in _MEMORY:
+            raise Unlike("limits of memory")
+        try:
+            resource.setrlimit(number, theirs)
+        except (OSError, ValueError) as error:
+            raise Unlike("limits") from error
+
+
+def ignored_signals(known: Status) -> set[int]:
+    """Numbers of the signals that it ignores. Raises Unlike if it holds some back."""
+    if int(known[b"SigBlk"], 16):
+        raise Unlike("blocked signals")
+    mask = int(known[b"SigIgn"], 16)
+    # 32 and 33 are the C library's own: it ignores them in what it spawns, and lets nobody else touch them
+    return {number for number in range(1, 65) if mask >> (number - 1) & 1 and number not in (32, 33)}
+
+
+def frozen(variables: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """The variables that Python or SQLite read only once, when they start."""
+    names = (b"LANG", b"LANGUAGE", b"TMPDIR", b"SQLITE_TMPDIR")
+    return {name: value for name, value in variables.items() if name in names or name.startswith(b"LC_")}
+
+
+def first_environment() -> dict[bytes, bytes]:
+    """The environment that this process was started with; Python changes its own (PEP 538)."""
+    pairs = (entry.partition(b"=") for entry in _read("/proc/self/environ").split(b"\0") if entry)
+    return {name: value for name, _, value in pairs}
+
+
+def _read(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while part := os.read(fd, 1 << 16):
+            parts.append(part)
+    finally:
+        os.close(fd)
+    return b"".join(parts)

@@ -1,0 +1,207 @@
+"""Run one command in the stead of the process that asked: a fork of the helper becomes what Python started by that
+process would be, and says how it ended.
+
+Until "go" comes nothing is done that anybody could see, so that the caller can always start Python itself instead.
+"""
+
+from __future__ import annotations
+
+import _signal
+import array
+import fcntl
+import os
+import select
+import socket
+import struct
+import sys
+import time
+
+from reprieve.app import config, places
+from reprieve.cli import entry
+from reprieve.cli.helper import peer
+from reprieve.cli.helper.peer import Unlike
+from reprieve.errors import ReprieveError
+from reprieve.files import processes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn, TextIO
+
+    from reprieve.cli.helper.server import Self
+
+PROTOCOL = 0x31485052
+_HEADER = struct.Struct("=IIII")
+_ANSWER = struct.Struct("=cI")
+_LARGEST = 8 << 20
+_CREDENTIALS = struct.Struct("=iII")
+
+
+class Stale(Exception):
+    """The helper itself is not what would be started now; it has to end."""
+
+
+class Request:
+    """What the launcher sent."""
+
+    def __init__(self, data: bytes, fds: Sequence[int]) -> None:
+        protocol, length, words, variables = _HEADER.unpack_from(data)
+        strings = data[_HEADER.size :].split(b"\0")
+        if protocol != PROTOCOL or length != len(data) or len(strings) != 3 + words + variables or len(fds) != 4:
+            raise Unlike("another protocol")
+        self.folder, self.name = strings[:2]
+        self.words = strings[2 : 2 + words]
+        self.fds = fds
+        self.variables: dict[bytes, bytes] = {}
+        for text in strings[2 + words : -1]:
+            name, sign, value = text.partition(b"=")
+            if not name or not sign or name in self.variables:
+                raise Unlike("strange variables")  # Python and its C library would disagree about them
+            self.variables[name] = value
+        self.variables.pop(b"REPRIEVE_LAUNCHED", None)
+
+
+def serve(connection: socket.socket, me: Self) -> NoReturn:
+    """The whole life of the fork."""
+    try:
+        connection.sendall(b"H")
+        caller = _prepare(connection, me)
+    except Stale:
+        if os.getppid() == me.pid:
+            os.kill(me.pid, _signal.SIGTERM)
+        _refuse(connection)
+    except (Unlike, OSError, ReprieveError, ValueError, struct.error):
+        _refuse(connection)
+    connection.sendall(_ANSWER.pack(b"P", os.getpid()))
+    _, sender = _receive(connection, 1)
+    # Still the process that was looked at: another one cannot have got its number while it lived
+    if sender != caller:
+        os._exit(0)
+    _stop_with_caller(connection)
+    code = _run()
+    for fd in (0, 1, 2):
+        os.close(fd)  # whoever reads our output need not wait for the end of this process
+    fcntl.fcntl(connection, fcntl.F_SETFL, 0)
+    connection.sendall(_ANSWER.pack(b"X", code & 0xFF))
+    os._exit(code & 0xFF)
+
+
+def _refuse(connection: socket.socket) -> NoReturn:
+    try:
+        connection.sendall(b"D")
+    except OSError:
+        os._exit(0)  # nobody waits for it
+    os._exit(0)
+
+
+def _prepare(connection: socket.socket, me: Self) -> int:
+    """Become what the caller would have started. Raises if that is not possible or in doubt."""
+    os.setsid()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    caller: int
+    caller, uid, gid = _CREDENTIALS.unpack(
+        connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    )
+    if not caller or (uid, gid) != (os.geteuid(), os.getegid()):
+        raise Unlike("another user")
+    known = peer.status(caller)
+    if peer.is_confined(known) or peer.portrait(caller, known) != me.portrait:
+        raise Unlike("other rights")
+    request = _read_request(connection, caller)
+    if request.folder != me.folder or peer.frozen(request.variables) != me.frozen:
+        raise Unlike("another installation or locale")
+    if not me.is_fresh():
+        raise Stale
+    ignored = peer.ignored_signals(known)
+    peer.adopt_limits(caller)
+    _take_over(request, me, int(known[b"Umask"], 8))
+    if not me.is_home(places.home()):
+        raise Unlike("another store")
+    if not config.load().helper:
+        raise Stale
+    processes.stand_for(caller)
+    for number in ignored:
+        _signal.signal(number, _signal.SIG_IGN)
+    return caller
+
+
+def _read_request(connection: socket.socket, caller: int) -> Request:
+    fds = array.array("i")
+    space = socket.CMSG_SPACE(4 * fds.itemsize) + socket.CMSG_SPACE(_CREDENTIALS.size)
+    data, found, _, _ = connection.recvmsg(1 << 18, space, socket.MSG_CMSG_CLOEXEC)
+    sender = 0
+    for level, kind, content in found:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
+        elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+            sender = _CREDENTIALS.unpack(content)[0]
+    if sender != caller or len(data) < _HEADER.size:
+        raise Unlike("another sender")
+    length = _HEADER.unpack_from(data)[1]
+    if length > _LARGEST:
+        raise Unlike("too much")
+    parts = [data]
+    left = length - len(data)
+    while left > 0:
+        part = connection.recv(min(left, 1 << 18))
+        if not part:
+            raise Unlike("the caller went away")
+        parts.append(part)
+        left -= len(part)
+    return Request(b"".join(parts), fds)
+
+
+def _receive(connection: socket.socket, size: int) -> tuple[bytes, int]:
+    """Some bytes and the number of the process that sent them, 0 if there is none any more."""
+    try:
+        data, found, _, _ = connection.recvmsg(size, socket.CMSG_SPACE(_CREDENTIALS.size))
+    except OSError:
+        return b"", 0
+    if data != b"G" or not found:
+        return data, 0
+    return data, _CREDENTIALS.unpack(found[0][2])[0]
+
+
+def _take_over(request: Request, me: Self, umask: int) -> None:
+    os.umask(umask)
+    os.fchdir(request.fds[3])
+    for number, fd in enumerate(request.fds[:3]):
+        os.dup2(fd, number)
+    for fd in request.fds:
+        os.close(fd)
+    os.environ.clear()
+    for name, value in {**request.variables, **me.coerced}.items():
+        os.environb[name] = value
+    time.tzset()
+    sys.argv = [os.fsdecode(word) for word in (request.name, *request.words)]
+    encoding, errors = me.encoding
+    sys.stdin = _stream(0, "r", encoding, errors)
+    sys.stdout = _stream(1, "w", encoding, errors)
+    sys.stderr = _stream(2, "w", encoding, "backslashreplace", buffering=1)
+
+
+def _stream(fd: int, mode: str, encoding: str, errors: str, *, buffering: int = -1) -> TextIO:
+    return open(fd, mode, buffering, encoding, errors, "\n", closefd=False)  # type: ignore[return-value]
+
+
+def _stop_with_caller(connection: socket.socket) -> None:
+    """Be told by a signal when the caller is killed: it cannot pass that on."""
+    fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(connection, fcntl.F_SETSIG, _signal.SIGTERM)
+    fcntl.fcntl(connection, fcntl.F_SETFL, os.O_ASYNC)
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    if poll.poll(0):  # it was killed just before
+        os._exit(128 + _signal.SIGKILL)
+
+
+def _run() -> int:
+    try:
+        return entry.main()
+    except KeyboardInterrupt:  # Python, too, ends by the signal itself
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+        os.kill(os.getpid(), _signal.SIGINT)
+        return 130
+    except BaseException:  # noqa: BLE001 - shown as Python shows it
+        sys.excepthook(*sys.exc_info())
+        return 1
