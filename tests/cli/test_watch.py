@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from reprieve.app.stopping import Stop
+from reprieve.app.watch import Watch, Watching
+from reprieve.model.reporter import Reporter
 from support import Cli
 from support.acts import assert_tree, changes, redo, script, wait_until
 from support.tree import fingerprint
@@ -80,6 +83,23 @@ def test_asked_to_end_it_takes_a_last_checkpoint(cli: Cli, project: Path, number
         (project / "last words").touch()
         assert watch.end(number) == 0
     assert steps(cli) == ["last words"]
+
+
+def test_asked_to_end_during_a_step_it_takes_one_more(cli: Cli, project: Path) -> None:
+    """What changed after that step had looked, and before the end was asked for, is caught as well."""
+
+    class Busy(Watching):
+        def begins(self, root: str, first: object) -> None:
+            (project / "first").touch()
+
+        def stepped(self, step: object) -> None:
+            if not stop.is_asked:
+                (project / "late").touch()
+                signal.raise_signal(signal.SIGTERM)
+
+    with Stop() as stop:
+        Watch(str(project), stop=stop, watching=Busy(), reporter=Reporter()).run()
+    assert steps(cli) == ["late", "first"]
 
 
 def test_what_comes_together_is_one_step(cli: Cli, project: Path) -> None:

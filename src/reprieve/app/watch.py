@@ -87,12 +87,13 @@ class Watch:
             self._check()
             while True:
                 watcher, is_settled = self._until_rest(watcher)
-                step = self._step()  # also when asked to stop: it is the last one
+                is_last = self.stop.is_asked  # asked during the step below, it may have looked too early
+                step = self._step()
                 if step is not None and self.checks is not None:
                     self.checks.add(step.before, step.entry)
                 if is_settled:
                     self._check()
-                if self.stop.is_asked or (once and is_settled and step is not None):
+                if is_last or (once and is_settled and step is not None):
                     return
         finally:
             watcher.close()
