@@ -343,7 +343,7 @@ class Moves:
                 continue
             if is_as_left(now, after):
                 above = tree.parent(path)
-                if now is None and above not in coming and tree.lookup(self.seen.index, above) is None:
+                if now is None and above not in coming and not self._is_dir(above):
                     conflicts.append(Conflicted(path, "its directory is gone", wanted=before))
                     continue
                 coming.add(path)
@@ -352,6 +352,10 @@ class Moves:
                 conflicts.append(Conflicted(path, f"changed since the {move.kind}", current=now, wanted=before))
         self._join_groups(move, differences, conflicts)
         return differences, conflicts
+
+    def _is_dir(self, path: bytes) -> bool:
+        there = tree.lookup(self.seen.index, path)
+        return there is not None and there.kind == DIR
 
     def _join_groups(self, move: TimelineEntry, differences: tree.Delta, conflicts: list[Conflicted]) -> None:
         """A file that comes back was one with others that the move left alone: they become one again."""

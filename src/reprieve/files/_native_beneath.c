@@ -34,8 +34,11 @@ static int open_beneath_kernel(int dir, const char *path, int flags, mode_t mode
         return fd;
     if (errno == ENOSYS)
         missing = true;
-    /* EPERM: a seccomp filter may answer so. EINVAL: a flag that only plain openat lets pass. */
-    return errno == ENOSYS || errno == EPERM || errno == EINVAL || errno == EAGAIN || errno == EINTR ? -2 : -1;
+    /* EPERM: a seccomp filter may answer so. EINVAL: a flag that only plain openat lets pass. EXDEV: a directory was
+       moved out of the root during the walk, which is no matter of devices; step by step it is seen for what it is. */
+    return errno == ENOSYS || errno == EPERM || errno == EINVAL || errno == EAGAIN || errno == EINTR || errno == EXDEV
+               ? -2
+               : -1;
 #else
     (void)dir, (void)path, (void)flags, (void)mode;
     return -2;

@@ -375,6 +375,8 @@ static void enter(walker_t *w, int dir, const char *name, const uint8_t *path, s
                 below = GONE;
                 if (known >= 0)
                     s->gone[known] = 1;
+                else
+                    problem(w, path, len, ENOENT, true); /* it was listed: it, or a directory above it, moved */
             }
             goto closed;
         }
@@ -532,10 +534,10 @@ static void walk_new(walker_t *w, const job_t *job)
         size_t plen = parent_len(job->path, job->len), start = plen ? plen + 1 : 0;
         int fd = open_path(s->root, job->path, plen, O_DIRFD, 0);
         if (fd < 0 || fstat(fd, &st)) {
-            if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
-                problem(w, job->path, job->len, errno, true);
-            else if (job->known >= 0)
+            if (job->known >= 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP))
                 s->gone[job->known] = 1;
+            else
+                problem(w, job->path, job->len, errno, true);
             close_quietly(fd);
             return;
         }

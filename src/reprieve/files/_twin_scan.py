@@ -190,10 +190,10 @@ class _Scan:
             try:
                 fd = open_beneath(self.root_fd, parent(path), DIR_FLAGS)
             except OSError as e:
-                if e.errno not in _MISSING:
-                    self.problems.append((path, e.errno or 0, True))
-                elif known is not None:
+                if known is not None and e.errno in _MISSING:
                     self.gone.add(path)
+                else:
+                    self.problems.append((path, e.errno or 0, True))
                 return
             self.push(fd, _OPEN, parent(path), os.fstat(fd))
             self.enter(fd, path.rpartition(b"/")[2], path, known, was_dir=False)
@@ -235,10 +235,10 @@ class _Scan:
             try:
                 st = os.fstat(fd) if fd >= 0 else os.stat(name, dir_fd=dir, follow_symlinks=False)
             except OSError as e:
-                if e.errno != errno.ENOENT:
-                    self.problems.append((path, e.errno or 0, True))
-                elif known is not None:
+                if known is not None and e.errno == errno.ENOENT:
                     self.gone.add(path)
+                else:  # if it is missing: it was listed, so it, or a directory above it, moved
+                    self.problems.append((path, e.errno or 0, True))
                 if was_dir:
                     self.push(-1, _GONE if e.errno == errno.ENOENT else _KEPT, path)
                 return

@@ -46,6 +46,7 @@ _KINDS = {
 }
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOGS = (b"-wal", b"-journal")
+_MOVED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)  # what was seen is no longer there
 _ROW = tree.ROW.size
 
 
@@ -419,8 +420,7 @@ class _Work:
         if self.joining:
             rows = native.merge(rows, tree.pack(self.joining), [], {}, bytes(16))
         rows = self._with_gaps(rows)
-        index = native.merge(self.last, rows, self.gone, {}, tag)
-        _check_parents(rows, index)
+        index = tree.advance(self.last, rows, self.gone, tag=tag)
         gaps = tuple(Gap(path, reason) for path, reason in _gaps_of(index))
         if self.last is None:
             files, size = tree.totals(index)
@@ -446,7 +446,7 @@ class _Work:
                 changes.append((path, before, entry))
         gone = dict.fromkeys(path for path in self.gone if native.find(index, path) < 0)
         changes += [(path, before, None) for path in gone if (before := tree.lookup(self.last, path)) is not None]
-        return changes
+        return tree.explained(changes, self.last, index)
 
     def _with_gaps(self, rows: bytearray) -> bytearray:
         items = []
@@ -455,13 +455,13 @@ class _Work:
                 path, reason = tree.parent(path[: tree.LONGEST_PATH + 1]), "holds names whose path is too long"
             st = self.beneath.lstat(path)
             if st is None:
-                self.gone = self.gone + _at_and_below(self.last, path)  # it could not be looked at because it is gone
+                self.vanished.append(path)  # it could not be looked at because it is gone
             else:
                 # only its kind: what is not protected must not look changed because its times moved
                 items.append((path, Entry(_KINDS[stat.S_IFMT(st.st_mode)], 0, 0, 0, gap=reason), tree.NO_STAT, 0))
         if self.vanished:
             rows = native.merge(rows, tree.pack([]), self.vanished, {}, bytes(16))
-            self.gone = self.gone + [p for p in self.vanished if tree.lookup(self.last, p) is not None]
+            self.gone = self.gone + self.vanished
         return native.merge(rows, tree.pack(items), [], {}, bytes(16)) if items else rows
 
     # -- rows
@@ -490,12 +490,10 @@ class _Work:
 
     def _problem(self, row: int, code: int) -> None:
         path = self._path(row)
-        if code in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE) and self.beneath.lstat(path) is None:
+        if code in _MOVED and self.beneath.lstat(path) is None:
             self.vanished.append(path)
         elif code == errno.EAGAIN:
             self._unstable(row, path)
-        elif code in (errno.ELOOP, errno.ESTALE, errno.ENOTDIR):
-            self._gap(row, "replaced while it was being read")
         else:
             self._gap(row, _why(code))
 
@@ -518,31 +516,6 @@ class _Work:
 
     def _gap(self, row: int, reason: str) -> None:
         self.gaps[self._path(row)] = (reason, row)
-
-
-def _at_and_below(packed: Buffer | None, path: bytes) -> list[bytes]:
-    """The paths of a row and of all rows below it, [] if there is no such row."""
-    row = native.find(packed, path) if packed is not None else -1
-    found: list[bytes] = []
-    while packed is not None and 0 <= row < tree.count(packed):
-        at = native.get(packed, row)[0]
-        if at != path and not at.startswith(path + b"/"):
-            break
-        found.append(at)
-        row += 1
-    return found
-
-
-def _check_parents(rows: Buffer, index: Buffer) -> None:
-    """Raises ValueError if a directory turned into something else while its content was being read."""
-    sound: set[bytes] = set()
-    for row in range(tree.count(rows)):
-        above = tree.parent(native.get(rows, row)[0])
-        if above not in sound:
-            at = native.find(index, above)
-            if at < 0 or native.get(index, at)[1] != DIR:
-                raise ValueError("a directory was replaced while it was being read")
-            sound.add(above)
 
 
 def _rows_with(rows: Buffer, bit: int) -> list[int]:
@@ -587,6 +560,8 @@ def _stat(st: os.stat_result, floor: int) -> tree.Stat:
 
 def _why(code: int) -> str:
     """A gap's reason for an errno."""
+    if code in _MOVED:
+        return "replaced while it was being read"
     return {
         errno.EACCES: "not readable (permission denied)",
         errno.EPERM: "not readable (permission denied)",

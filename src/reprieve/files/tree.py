@@ -46,6 +46,14 @@ class Stat(Value):
 NO_STAT = Stat(0, 0, 0, 0, 0, False)
 
 
+class Torn(ValueError):
+    """A tree would have rows without their directory: it was replaced while it was looked at, or moved in."""
+
+    def __init__(self, orphans: list[bytes]) -> None:
+        super().__init__("a directory was replaced while it was being read")
+        self.orphans = orphans
+
+
 def sort_key(path: bytes) -> bytes:
     """Order of rows: a directory's subtree follows it directly."""
     return path.replace(b"/", b"\0")
@@ -172,6 +180,49 @@ def pack_delta(delta: Delta) -> bytes:
     old = pack((path, before, NO_STAT, 0) for path, before, _ in delta if before is not None)
     new = pack((path, after, NO_STAT, 0) for path, _, after in delta if after is not None)
     return encode_delta(old, new)
+
+
+def advance(index: Buffer | None, rows: bytearray, gone: list[bytes], *, tag: bytes = bytes(16)) -> bytearray:
+    """The tree that follows on `index`; every tree that is recorded is made here. Raises Torn.
+
+    A directory that loses a name is marked, in `rows` too, so that the next scan lists it whatever its times say: the
+    name may only seem to be gone, because the directory itself was away for a moment.
+    """
+    losing = []
+    for above in {parent(path) for path in gone}:
+        row = native.find(rows, above)
+        if row < 0:
+            losing.append(above)
+        else:
+            rows[HEADER.size + row * ROW.size + 7] |= RACY
+    new = native.merge(index, rows, gone, {}, tag)
+    sound: set[bytes] = set()
+    orphans = []
+    for row in range(count(rows)):
+        path = native.get(rows, row)[0]
+        above = parent(path)
+        if above not in sound:
+            at = native.find(new, above)
+            if at < 0 or native.get(new, at)[1] != DIR:
+                orphans.append(path)
+                continue
+            sound.add(above)
+    if orphans:
+        raise Torn(orphans)
+    marked = []
+    for above in losing:
+        row = native.find(new, above)
+        if row >= 0 and native.get(new, row)[1] == DIR:
+            marked.append((above, entry_at(new, row)[1], stat_at(new, row).replace(is_racy=True), 0))
+    return native.merge(new, pack(marked), [], {}, tag) if marked else new
+
+
+def explained(delta: Delta, old: Buffer, new: Buffer) -> Delta:
+    """`delta` if it is all that differs; else all that does: what was in a directory went along with it, unnamed."""
+    balance = sum((after is not None) - (before is not None) for _, before, after in delta)
+    if count(new) - count(old) == balance:
+        return delta
+    return [change for change in compare(old, new) if change[1] != change[2]]
 
 
 def parent(path: bytes) -> bytes:

@@ -15,11 +15,12 @@ from reprieve.files.capture import Capture
 from reprieve.files.restore import Restore
 from reprieve.files.snapshot import Snapshot
 from reprieve.model.change import classify
-from reprieve.model.plan import Conflicted, Plan, Report
+from reprieve.model.plan import Plan, Report
 from reprieve.model.timeline import CHECKPOINT, REDO, ROLLBACK, UNDO, Draft
 from reprieve.model.value import Value
 from reprieve.model.window import SAFETY
 from reprieve.rollback.intent import Intent, decode_intent
+from reprieve.rollback.outcome import judge
 from reprieve.store.chain import damaged
 
 TYPE_CHECKING = False
@@ -161,6 +162,8 @@ def recover(
         capture.reporter.note(f"an interrupted {intent.kind} was taken back ({forward})")
         return None
     capture.reporter.note(f"an interrupted {intent.kind} to {intent.label or intent.target} was finished")
+    for left in report.conflicts:
+        capture.reporter.warn(f"'{native_text(left.path)}' was not moved: {left.reason}")
     return report
 
 
@@ -209,23 +212,14 @@ def _record(
     capture: Capture, intent: Intent, restore: Restore, index: Buffer, head: TimelineEntry, now_ns: int
 ) -> Report:
     restore.settle()
-    done: tree.Delta = [move for move in restore.moves if move[0] in restore.done]
+    noted: tree.Delta = [move for move in restore.moves if move[0] in restore.done]
     restore.done.clear()
-    conflicts = list(restore.conflicts)
-    rows = tree.pack((path, after, tree.NO_STAT, 0) for path, _, after in done if after is not None)
-    gone = [path for path, _, after in done if after is None]
-    # every row becomes racy: it was written this instant, so the next scan compares content
-    lost = [tree.entry_at(rows, row) for row in native.fill_stats(capture.root_fd, rows)]
-    conflicts += [Conflicted(path, "vanished while the rollback ran", wanted=after) for path, after in lost]
-    native.trim()
-    new_index = native.merge(index, rows, gone, {}, bytes(16))
-    if lost:
-        new_index = native.merge(new_index, tree.pack([]), [path for path, _ in lost], {}, bytes(16))
-    del rows
+    outcome = judge(capture.root_fd, noted, index)
+    done = outcome.done
     files = sum((a is not None and a.kind != b"d") - (b is not None and b.kind != b"d") for _, b, a in done)
     size = sum((a.size if a else 0) - (b.size if b else 0) for _, b, a in done)
     with capture.store.transaction():
-        is_whole = len(done) == len(restore.moves)  # then what was done is what the intent says
+        is_whole = done is noted and len(done) == len(restore.moves)  # then what was done is what the intent says
         id = intent.moves if is_whole else capture.put_object(tree.pack_delta(done))
         capture.blobs.flush()
         entry = capture.timeline.append(
@@ -243,12 +237,12 @@ def _record(
             )
         )
         capture.timeline.set_intent(b"")
-    capture.save(new_index, entry)
+    capture.save(outcome.index, entry)
     return Report(
         entry.id,
         restored=tuple(path for path, _, after in done if after is not None),
         deleted=tuple(path for path, _, after in done if after is None),
-        conflicts=tuple(conflicts),
+        conflicts=(*restore.conflicts, *outcome.conflicts),
         not_undone=tuple(restore.lost),
         safety_checkpoint=intent.safety,
         redo=f"reprieve rollback {intent.safety}" if intent.kind == REDO else "reprieve redo",
