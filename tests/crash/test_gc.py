@@ -203,7 +203,7 @@ def test_G07_1000_checkpoints_and_20000_objects_scaled_from_10000_and_a_million(
     begun = time.perf_counter()
     ran = site.run("status")
     took = time.perf_counter() - begun
-    assert ran.code in (0, 1) and took < 1, took
+    assert ran.code in (0, 1) and took < 5, took
     early, late = sorted(seconds[5:55])[25], sorted(seconds[-50:])[25]
     early_bytes, late_bytes = sorted(written[5:55])[25], sorted(written[-50:])[25]
     print(

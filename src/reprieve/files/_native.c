@@ -71,6 +71,7 @@ static PyMethodDef methods[] = {
     {"write_files", py_write_files, METH_VARARGS, NULL},
     {"make_dirs", py_make_dirs, METH_VARARGS, NULL},
     {"finish_dirs", py_finish_dirs, METH_VARARGS, NULL},
+    {"unlink_many", py_unlink_many, METH_VARARGS, NULL},
     {"rename2", py_rename2, METH_VARARGS, NULL},
     {"open_beneath", KEYWORDS(py_open_beneath)},
     {"fill_stats", py_fill_stats, METH_VARARGS, NULL},

@@ -193,20 +193,23 @@ int open_parent(parent_t *c, const uint8_t *path, size_t len);
 /* ---- where to create (_native_rooms.c) -------------------------------------------------------------------------- */
 
 typedef struct {
-    int fds[32];
+    int fds[32]; /* -1: in its own place */
+    bool is_slow[32];
     size_t count;
-    atomic_size_t current; /* 0: none needed so far; n: the n-th */
-    atomic_ulong serial;
+    atomic_size_t taken;
+    PyObject *list; /* they came from it; those that are slow are taken out of it */
 } rooms_t;
 
 typedef struct { /* one thread's stay */
     rooms_t *rooms;
-    size_t at; /* 0: in no room */
+    bool is_inside;
+    size_t at; /* from count on: in its own place, and no room is left */
     int slow;
-    bool is_done; /* none of them helps */
+    unsigned long serial;
 } guest_t;
 
 bool read_rooms(PyObject *fds, rooms_t *rooms);
+bool leave_rooms(rooms_t *rooms);
 int create_at(guest_t *g, int dir, const char *name, bool is_dir);
 
 /* ---- packed trees (_native_tree.c) ------------------------------------------------------------------------------ */
@@ -245,6 +248,7 @@ PyObject *py_cuts(PyObject *module, PyObject *args);
 PyObject *py_write_files(PyObject *module, PyObject *args);
 PyObject *py_make_dirs(PyObject *module, PyObject *args);
 PyObject *py_finish_dirs(PyObject *module, PyObject *args);
+PyObject *py_unlink_many(PyObject *module, PyObject *args);
 PyObject *py_rename2(PyObject *module, PyObject *args);
 PyObject *py_fill_stats(PyObject *module, PyObject *args);
 PyObject *py_stat_many(PyObject *module, PyObject *args);

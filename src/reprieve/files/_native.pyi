@@ -93,15 +93,16 @@ def sha256(data: Buffer, /) -> bytes:
 def cuts(data: Buffer, min: int, avg: int, max: int, /) -> list[int]:
     """Content-defined chunk lengths: each in [min, max], the last may be short. 64 <= min <= avg <= max <= 2**30."""
 
-def write_files(root_fd: int, items: Iterable[_Item], rooms: Sequence[int] = (), /) -> list[int]:
+def write_files(root_fd: int, items: Iterable[_Item], rooms: list[int] | None = None, /) -> list[int]:
     """Create files: [(path, buffers, mode, uid or -1, gid or -1, mtime_s, mtime_ns)] -> errno each, 0 if written.
 
     Directories on the way must be there. A file that failed is removed; one that was there before is EEXIST and
-    untouched. `rooms`: directories in other parts of the disk, in which files are created and then moved where
-    creating them in their own place turns out slow (the twin does without).
+    untouched. `rooms`: where to create them, to be moved to their place from there: directories in other parts of the
+    disk, -1 for their own place. Each thread takes the next one; those that turn out slow are taken out of the list
+    (the twin does without).
     """
 
-def make_dirs(root_fd: int, paths: Iterable[bytes], rooms: Sequence[int] = (), /) -> list[int]:
+def make_dirs(root_fd: int, paths: Iterable[bytes], rooms: list[int] | None = None, /) -> list[int]:
     """Create directories with mode 0700 (less the umask), in this order -> errno each."""
 
 def finish_dirs(root_fd: int, items: Iterable[tuple[bytes, int, int, int, int, int]], /) -> list[int]:
@@ -109,6 +110,9 @@ def finish_dirs(root_fd: int, items: Iterable[tuple[bytes, int, int, int, int, i
 
     -1: it has extended attributes, and nothing was set. EPERM: also where the system gave it another mode.
     """
+
+def unlink_many(dir_fd: int, names: Iterable[bytes], /) -> list[int]:
+    """Remove what is no directory, by single names -> errno each."""
 
 def rename2(old_dir_fd: int, old: bytes, new_dir_fd: int, new: bytes, flags: int, /) -> None:
     """rename with flags 0, 1 NOREPLACE, 2 EXCHANGE. Names are single components; EINVAL where unsupported."""

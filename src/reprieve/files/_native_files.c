@@ -296,8 +296,12 @@ static int write_one(guest_t *guest, int dir, const char *name, const item_t *it
         if (write_all(fd, it->buffers[i].buf, (size_t)it->buffers[i].len))
             error = errno;
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, it->mtime};
+    struct stat st;
+    if (!error && fstat(fd, &st))
+        error = errno;
+    bool is_owned = error || ((it->uid == (uid_t)-1 || it->uid == st.st_uid) && (it->gid == (gid_t)-1 || it->gid == st.st_gid));
     /* fchown before fchmod: it takes setuid away. Times last: everything before moves them. */
-    if (!error && (it->uid != (uid_t)-1 || it->gid != (gid_t)-1) && fchown(fd, it->uid, it->gid))
+    if (!is_owned && fchown(fd, it->uid, it->gid))
         error = errno;
     if (!error && (fchmod(fd, it->mode) || futimens(fd, times)))
         error = errno;
@@ -400,7 +404,7 @@ PyObject *py_write_files(PyObject *module, PyObject *args)
         Py_BEGIN_ALLOW_THREADS
         run_threads(write_worker, &w, n > 8 || (n > 1 && total > 1 << 20) ? &w : NULL);
         Py_END_ALLOW_THREADS
-        out = PyList_New((Py_ssize_t)n);
+        out = leave_rooms(&w.rooms) ? PyList_New((Py_ssize_t)n) : NULL;
         for (size_t i = 0; out && i < n; i++) {
             PyObject *error = PyLong_FromLong(w.items[i].error);
             if (error)

@@ -30,12 +30,11 @@ static int create_in(int dir, const char *name, bool is_dir)
     return openat_again(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0);
 }
 
-static int create_in_room(guest_t *g, int dir, const char *name, bool is_dir)
+static int create_in_room(guest_t *g, int room, int dir, const char *name, bool is_dir)
 {
 #if defined(__linux__) && defined(SYS_renameat2)
-    char made[32];
-    int room = g->rooms->fds[g->at - 1];
-    snprintf(made, sizeof made, "x%lu", (unsigned long)atomic_fetch_add(&g->rooms->serial, 1));
+    char made[48];
+    snprintf(made, sizeof made, "x%zu.%lu", g->at, g->serial++);
     int fd = create_in(room, made, is_dir);
     if (fd < 0 || !syscall(SYS_renameat2, room, made, dir, name, 1 /* NOREPLACE */))
         return fd;
@@ -46,44 +45,63 @@ static int create_in_room(guest_t *g, int dir, const char *name, bool is_dir)
     errno = error;
     return -1;
 #else
+    (void)g, (void)room;
     return create_in(dir, name, is_dir);
 #endif
 }
 
+/* Each thread has a room of its own: two that create in one directory, or move out of it, wait for each other. */
+static void next_room(guest_t *g)
+{
+    g->slow = 0;
+    g->at = atomic_fetch_add(&g->rooms->taken, 1);
+}
+
 int create_at(guest_t *g, int dir, const char *name, bool is_dir)
 {
+    rooms_t *rooms = g->rooms;
+    if (!g->is_inside) {
+        g->is_inside = true;
+        next_room(g);
+    }
+    int room = g->at < rooms->count ? rooms->fds[g->at] : -1;
     int64_t started = now_ns();
-    int fd = g->at ? create_in_room(g, dir, name, is_dir) : create_in(dir, name, is_dir);
-    if (fd < 0 && g->at && (errno == EINVAL || errno == ENOSYS || errno == EXDEV || errno == EPERM)) {
-        g->at = 0; /* no such rename here */
-        g->is_done = true;
+    int fd = room < 0 ? create_in(dir, name, is_dir) : create_in_room(g, room, dir, name, is_dir);
+    if (fd < 0 && room >= 0 && (errno == EINVAL || errno == ENOSYS || errno == EXDEV || errno == EPERM)) {
+        g->at = rooms->count; /* no such rename here */
         return create_in(dir, name, is_dir);
     }
     if (now_ns() - started < SLOW_NS)
         g->slow = 0;
-    else if (++g->slow >= SLOW_IN_A_ROW && !g->is_done) {
-        g->slow = 0;
-        size_t seen = g->at, next = atomic_load(&g->rooms->current);
-        if (next <= seen) { /* nobody else has moved on yet */
-            next = seen + 1;
-            atomic_store(&g->rooms->current, next);
-        }
-        g->is_done = next > g->rooms->count;
-        g->at = g->is_done ? 0 : next;
+    else if (++g->slow >= SLOW_IN_A_ROW && g->at < rooms->count) {
+        rooms->is_slow[g->at] = true;
+        next_room(g);
     }
     return fd;
 }
 
-bool read_rooms(PyObject *fds, rooms_t *rooms)
+bool read_rooms(PyObject *list, rooms_t *rooms)
 {
-    if (!fds)
+    if (!list || list == Py_None)
         return true;
-    PyObject *list = PySequence_Fast(fds, "rooms must be descriptors");
-    if (!list)
+    if (!PyList_Check(list)) {
+        PyErr_SetString(PyExc_TypeError, "rooms must be a list of descriptors");
         return false;
-    size_t n = (size_t)PySequence_Fast_GET_SIZE(list);
-    for (size_t i = 0; i < n && i < sizeof rooms->fds / sizeof *rooms->fds && !PyErr_Occurred(); i++)
-        rooms->fds[rooms->count++] = (int)PyLong_AsLong(PySequence_Fast_GET_ITEM(list, (Py_ssize_t)i));
-    Py_DECREF(list);
-    return !PyErr_Occurred();
+    }
+    rooms->list = list;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list) && rooms->count < sizeof rooms->fds / sizeof *rooms->fds; i++) {
+        rooms->fds[rooms->count++] = (int)PyLong_AsLong(PyList_GET_ITEM(list, i));
+        if (PyErr_Occurred())
+            return false;
+    }
+    return true;
+}
+
+/* What was learnt is for the next call too. */
+bool leave_rooms(rooms_t *rooms)
+{
+    for (size_t i = rooms->count; i-- > 0;)
+        if (rooms->is_slow[i] && PyList_SetSlice(rooms->list, (Py_ssize_t)i, (Py_ssize_t)i + 1, NULL))
+            return false;
+    return true;
 }

@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Iterable, Sequence
 
-from reprieve.files._twin_dirs import finish_dirs, make_dirs
+from reprieve.files._twin_dirs import finish_dirs, make_dirs, unlink_many
 from reprieve.files._twin_entries import entries, fill_stats, pack
 from reprieve.files._twin_open import Parents, birth, open_beneath, rename2, stat_many, syncfs
 from reprieve.files._twin_scan import scan, set_stat
@@ -60,6 +60,7 @@ __all__ = [
     "stat_many",
     "syncfs",
     "trim",
+    "unlink_many",
     "write_files",
 ]
 
@@ -239,7 +240,7 @@ def _next_cut(view: memoryview, min: int, avg: int) -> int:
     return len(view)
 
 
-def write_files(root_fd: int, items: Iterable[Item], rooms: Sequence[int] = (), /) -> list[int]:
+def write_files(root_fd: int, items: Iterable[Item], rooms: list[int] | None = None, /) -> list[int]:
     parents = Parents(root_fd)
     try:
         return [_write_one(parents, *item) for item in list(items)]

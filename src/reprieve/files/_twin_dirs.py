@@ -5,16 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from reprieve.files._twin_open import Parents
+from reprieve.files._twin_open import Parents, is_name
 from reprieve.files._twin_tree import is_clean
 
 _HAS_XATTRS = -1
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def make_dirs(root_fd: int, paths: Iterable[bytes], rooms: Sequence[int] = (), /) -> list[int]:
+def make_dirs(root_fd: int, paths: Iterable[bytes], rooms: list[int] | None = None, /) -> list[int]:
     parents = Parents(root_fd)
     try:
         return [_make(parents, path) for path in list(paths)]
@@ -71,3 +71,19 @@ def _has_xattrs(fd: int) -> bool:
         return bool(os.listxattr(fd))
     except OSError:
         return False  # this file system has none
+
+
+def unlink_many(dir_fd: int, names: Iterable[bytes], /) -> list[int]:
+    return [_unlink(dir_fd, name) for name in list(names)]
+
+
+def _unlink(dir_fd: int, name: bytes) -> int:
+    if not isinstance(name, bytes):
+        raise TypeError("names must be bytes")
+    if not is_name(name):
+        return errno.EINVAL
+    try:
+        os.unlink(name, dir_fd=dir_fd)
+    except OSError as e:
+        return e.errno or 0
+    return 0

@@ -6,11 +6,11 @@ import errno
 import os
 
 from reprieve.files import native
-from reprieve.files.tree import parent
+from reprieve.files.tree import ancestors, parent
 
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LEAP = 64  # further than this from an open directory, one on the way is kept open too
-_KEEP = 16  # open directories at a time; deep trees must not run out of descriptors
+_KEEP = 128  # open directories at a time: those of a usual change, and no tree runs out of descriptors
 
 
 class Beneath:
@@ -34,7 +34,7 @@ class Beneath:
 
     def _open_from_nearest(self, path: bytes) -> int:
         """Open from the nearest directory that is open; in a deep tree the way from the root is long."""
-        near = max((known for known in self._open if path.startswith(known + b"/")), key=len, default=b"")
+        near = next((above for above in ancestors(path) if above in self._open), b"")
         if path.count(b"/", len(near)) > _LEAP:
             near = path.rsplit(b"/", _LEAP // 2)[0]
             self.dir(near)

@@ -112,8 +112,12 @@ class Capture:
         closes: str = "",
         left: tuple[tuple[int, int], ...] = (),
         alters: Window | None = None,
+        keep_index: bool = True,
     ) -> TimelineEntry:
-        """Put what was seen on the timeline; durable when this returns. A draft without an actor gets the author's."""
+        """Put what was seen on the timeline; durable when this returns. A draft without an actor gets the author's.
+
+        Without `keep_index` the caller saves one, of a later entry, soon.
+        """
         head = self.timeline.tip()
         actor, now = author_now(last_standing(self.timeline, head))
         if closes:
@@ -133,7 +137,8 @@ class Capture:
                 # the way to this tree may lead through damage: keep it whole, so that it can be restored
                 self.keep_whole(entry, tree.without_stat(seen.index))
                 self.blobs.flush()
-        self.save(seen.index, entry, is_same=not delta and not seen.is_fresh)
+        if keep_index:
+            self.save(seen.index, entry, is_same=not delta and not seen.is_fresh)
         return entry
 
     def with_stored_delta(self, seen: Snapshot) -> Snapshot:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         stat_many,
         syncfs,
         trim,
+        unlink_many,
         write_files,
     )
 
@@ -68,5 +69,6 @@ __all__ = [
     "stat_many",
     "syncfs",
     "trim",
+    "unlink_many",
     "write_files",
 ]

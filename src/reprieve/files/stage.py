@@ -13,6 +13,7 @@ import stat
 
 from reprieve.errors import Refused, StoreFailed
 from reprieve.files import native
+from reprieve.files.behind import Behind
 from reprieve.files.beneath import Beneath
 from reprieve.files.content import read
 from reprieve.files.graft import remove_graft
@@ -40,7 +41,8 @@ class Stage:
         self.fd = -1
         self.lost: dict[int, list[str]] = {}
         self.below: Callable[[int], bytes] = lambda number: b""  # where it is in the stage, unless it is n{number}
-        self._rooms: list[int] = []  # descriptors, see `room`
+        self._rooms: list[int] = []  # where to create files, see `room`; -1 is in their own place
+        self._doors: list[int] = []  # all their descriptors
         self._inside = Beneath(-1)
         self._trashed = 0
         self._me, self._groups = os.geteuid(), {os.getegid(), *os.getgroups()}
@@ -59,10 +61,11 @@ class Stage:
 
     def expect(self, count: int) -> None:
         """So many files will be made."""
-        if count >= _MANY and not self._rooms:
+        if count >= _MANY and not self._doors:
             from reprieve.files.room import open_rooms
 
-            self._rooms = open_rooms(self.fd)
+            self._doors = open_rooms(self.fd)
+            self._rooms = [-1, -1, *self._doors]  # each of two threads begins in its own place
 
     def place(self, number: int) -> bytes:
         """The path of what has this number, inside the stage."""
@@ -113,14 +116,18 @@ class Stage:
         for i, e in wanted:
             if e.kind == FILE and not e.is_chunked:
                 by_content.setdefault(e.content, []).append((i, e))
-        for content, data in self.blobs.get_many(list(by_content)):
-            for i, e in by_content[content]:
-                batch.append((i, e, data))
-            held += len(data)
-            if held >= _BATCH:
-                self._write_batch(batch)
-                batch, held = [], 0
-        self._write_batch(batch)
+        behind = Behind(in_thread=len(wanted) >= _MANY)
+        try:
+            for content, data in self.blobs.get_many(list(by_content)):
+                for i, e in by_content[content]:
+                    batch.append((i, e, data))
+                held += len(data)
+                if held >= _BATCH:
+                    self._write_batch(batch, behind)
+                    batch, held = [], 0
+            self._write_batch(batch, behind)
+        finally:
+            behind.wait()
 
     def link(self, number: int, source_dir_fd: int, source: bytes) -> None:
         """n{number} becomes another name of an existing file."""
@@ -145,10 +152,17 @@ class Stage:
         if self.fd < 0:
             return
         self._inside.close()
-        while self._rooms:
-            os.close(self._rooms.pop())
-        for name in map(os.fsencode, self.names()):
-            self.remove(name)
+        self._rooms.clear()
+        while self._doors:
+            os.close(self._doors.pop())
+        names = [os.fsencode(name) for name in self.names()]
+        files = [name for name in names if not name.startswith(b"d")]
+        for name, code in zip(files, native.unlink_many(self.fd, files), strict=True):
+            if code:
+                raise OSError(code, os.strerror(code), name)
+        for name in names:
+            if name.startswith(b"d"):
+                self.remove(name)
         os.close(self.fd)
         self.fd = -1
         os.rmdir(self.name, dir_fd=self.root_fd)
@@ -160,13 +174,17 @@ class Stage:
         else:
             os.unlink(name, dir_fd=self.fd)
 
-    def _write_batch(self, batch: list[tuple[int, Entry, bytes]]) -> None:
+    def _write_batch(self, batch: list[tuple[int, Entry, bytes]], behind: Behind) -> None:
         items = []
         for i, e, data in batch:
             # with xattrs the final mode comes last: setting one needs the owner's write bit
             mode = 0o600 if e.xattrs else e.mode
             items.append((self.place(i), [data], mode, *self.owner(i, e), e.mtime_s, e.mtime_ns))
-        for (i, e, data), code in zip(batch, native.write_files(self.fd, items, self._rooms), strict=True):
+        behind.wait()
+        behind.start(lambda: native.write_files(self.fd, items, self._rooms), lambda codes: self._written(batch, codes))
+
+    def _written(self, batch: list[tuple[int, Entry, bytes]], codes: list[int]) -> None:
+        for (i, e, data), code in zip(batch, codes, strict=True):
             if code == errno.EPERM and e.uid != -1:
                 # we look like root but may not give files away; then setuid and setgid must not come back either
                 item = (self.place(i), [data], e.mode & 0o1777, -1, -1, e.mtime_s, e.mtime_ns)

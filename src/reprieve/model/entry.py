@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from reprieve.model.value import Value
 
+TYPE_CHECKING = False
+
 FILE, DIR, SYMLINK, FIFO, SOCKET, CHAR, BLOCK = b"f", b"d", b"l", b"p", b"s", b"c", b"b"
 
 
@@ -28,6 +30,12 @@ class Entry(Value):
     link: int = 0  # hard-link group; entries of one tree with the same non-zero number are one file
     rdev: int = 0
     gap: str = ""  # why this entry's content is not protected, "" if it is
+
+    if not TYPE_CHECKING:
+        # compared once or more for every path of a tree, with nothing but entries: the tuple's own will do
+        __eq__ = tuple.__eq__
+        __ne__ = tuple.__ne__
+        __hash__ = tuple.__hash__
 
     @property
     def same_bytes_key(self) -> tuple[bytes, bytes, bytes, int]:

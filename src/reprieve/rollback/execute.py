@@ -86,6 +86,7 @@ def begin(
                 data=f'{SAFETY}{operation}"{_with(beside.safety if beside is not None else "")}}}',
                 id=safety,
             ),
+            keep_index=False,
         )
         capture.timeline.set_intent(intent.encode())
         if (head := capture.timeline.head()) is None or head.hash != entry.hash:

@@ -129,9 +129,13 @@ class LocalPacks:
         """(objects, payload as stored) of each frame that these objects are in."""
         at = 0
         while at < len(places):
-            group = [places[at]]
-            while (at := at + 1) < len(places) and places[at].frame == group[0].frame:
-                group.append(places[at])
+            first = places[at]
+            group = [first]
+            while (at := at + 1) < len(places):
+                place = places[at]
+                if place.offset != first.offset or place.pack != first.pack:
+                    break
+                group.append(place)
             try:
                 payload = self._places.stored_payload(group[0])
             except (Damaged, OSError):

@@ -34,11 +34,19 @@ class Place:
 
     def __init__(self, row: Row) -> None:
         """Raises Damaged: SQLite has no checksums, so a row may say anything."""
-        self.id: bytes = row[0]
-        numbers = row[1:]
-        if not all(type(n) is int and n >= 0 for n in numbers):
+        self.id: bytes
+        end: int
+        (
+            self.id, self.pack, self.offset, self.size, self.codec, self.raw_size, self.count, self.start, self.length,
+            end,
+        ) = row  # fmt: skip
+        # written out: made for every file of a restore
+        if (
+            not (int is type(self.pack) is type(self.offset) is type(self.size) is type(self.codec) is type(end))
+            or not (int is type(self.raw_size) is type(self.count) is type(self.start) is type(self.length))
+            or min(self.pack, self.offset, self.size, self.raw_size, self.count, self.start, self.length) < 0
+        ):
             raise Damaged("its row in the database is damaged")
-        self.pack, self.offset, self.size, self.codec, self.raw_size, self.count, self.start, self.length, end = numbers
         if (
             self.codec not in (RAW, ZSTD)
             or self.start + self.length > self.raw_size

@@ -268,7 +268,7 @@ def test_a_database_that_stays_busy_is_named_not_copied(
         assert not hold
         assert "being written" in hold.reason
         assert not hold.is_intact()
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 20
 
 
 def test_a_wal_database_in_exclusive_mode_is_busy_though_it_has_no_shm(

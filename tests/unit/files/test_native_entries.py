@@ -144,18 +144,47 @@ def test_attributes_of_a_directory_are_for_the_caller(n: ModuleType, tmp_path: P
     assert (tmp_path / "a").stat().st_mtime_ns != 0
 
 
-def test_rooms_change_nothing_but_the_place(n: ModuleType, tmp_path: Path) -> None:
+@pytest.mark.parametrize("begin", [[], [-1], [-1, -1]])
+def test_rooms_change_nothing_but_the_place(n: ModuleType, tmp_path: Path, begin: list[int]) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "room").mkdir()
     fd, room = os.open(tmp_path / "tree", os.O_RDONLY), os.open(tmp_path / "room", os.O_RDONLY)
+    rooms = [*begin, room]
+    files = [(b"a/f%d" % i, [b"x"], 0o4750, -1, -1, 0, 0) for i in range(40)]
     try:
-        assert n.make_dirs(fd, [b"a"], [room]) == [0]
-        assert n.write_files(fd, [(b"a/f", [b"x"], 0o600, -1, -1, 0, 0)], [room]) == [0]
+        assert n.make_dirs(fd, [b"a", b"a"], rooms) == [0, errno.EEXIST]
+        assert n.write_files(fd, files, rooms) == [0] * 40
+        assert n.write_files(fd, files[:1], rooms) == [errno.EEXIST]
     finally:
         os.close(fd)
         os.close(room)
-    assert (tmp_path / "tree" / "a" / "f").read_bytes() == b"x"
+    assert {(tmp_path / "tree" / "a" / f"f{i}").stat().st_mode for i in range(40)} == {0o104750}
+    assert (tmp_path / "tree" / "a" / "f7").read_bytes() == b"x"
     assert os.listdir(tmp_path / "room") == []
+    assert set(rooms) <= {-1, room}  # at most fewer of them: those that were slow
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_many_names_are_removed_and_nothing_else(n: ModuleType, tmp_path: Path, count: int) -> None:
+    (tmp_path / "stage" / "folder").mkdir(parents=True)
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "stage" / "link").symlink_to(tmp_path / "kept")
+    for i in range(count):
+        (tmp_path / "stage" / f"t{i}").write_text("x")
+    names = [b"t%d" % i for i in range(count)]
+    fd = os.open(tmp_path / "stage", os.O_RDONLY)
+    try:
+        assert n.unlink_many(fd, [*names, b"link"]) == [0] * (count + 1)
+        odd = [b"folder", b"t0", b"../kept", b"folder/../../kept", b"..", b"", b"a\0b"]
+        codes = n.unlink_many(fd, odd)
+        assert codes[0] in (errno.EISDIR, errno.EPERM)
+        assert codes[1:] == [errno.ENOENT] + [errno.EINVAL] * 5
+        with pytest.raises(TypeError):
+            n.unlink_many(fd, ["text"])
+    finally:
+        os.close(fd)
+    assert os.listdir(tmp_path / "stage") == ["folder"]
+    assert (tmp_path / "kept").read_text() == "kept"
 
 
 def test_stat_columns_are_filled_from_the_disk(n: ModuleType, tmp_path: Path) -> None:

@@ -124,12 +124,12 @@ ALPHABET = [
 )
 def test_no_repetition_makes_it_slow(piece: str) -> None:
     text = "password " + piece * (64 * 1024 // len(piece))
-    started = time.perf_counter()
+    started = time.process_time()  # not the wall's: a busy machine must not fail it
     redact(text)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
-@settings(max_examples=300, deadline=2000)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(ALPHABET) | st.text(string.printable, max_size=8), max_size=60).map("".join))
 def test_any_text_is_redacted_without_an_error(text: str) -> None:
     assert isinstance(redact(text), str)
