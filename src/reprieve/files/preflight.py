@@ -14,6 +14,7 @@ from reprieve.model.change import Gap
 
 _GETFLAGS = 0x80086601  # FS_IOC_GETFLAGS
 _IMMUTABLE, _APPEND_ONLY = 0x10, 0x20
+_FOREIGN = "its directory belongs to someone else and is not writable"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -37,26 +38,27 @@ def find_obstacles(beneath: Beneath, moves: tree.Delta) -> list[Gap]:
 
 def _why_closed(beneath: Beneath, path: bytes) -> str:
     """Why names in this directory cannot change, "" if they can. One that does not exist yet is ours to make."""
-    st = beneath.lstat(path)
-    if st is None or not stat.S_ISDIR(st.st_mode):
-        return ""
-    reason = _why_fixed(beneath, path)
-    if reason:
-        return f"its directory is {reason}"
-    fd, name = beneath.at(path)
-    me = os.geteuid()
-    if st.st_uid == me or os.access(name, os.W_OK | os.X_OK, dir_fd=fd, effective_ids=True):
-        return _why_read_only(beneath, path)
-    return "its directory belongs to someone else and is not writable"
-
-
-def _why_read_only(beneath: Beneath, path: bytes) -> str:
     try:
-        if os.fstatvfs(beneath.dir(path)).f_flag & os.ST_RDONLY:
-            return "the file system is mounted read-only"
+        fd = beneath.dir(path)
     except OSError as e:
+        st = beneath.lstat(path)
+        if st is None or not stat.S_ISDIR(st.st_mode):
+            return ""
+        if st.st_uid != os.geteuid() and not _may_write(beneath, path):
+            return _FOREIGN
         return f"its directory cannot be opened: {e.strerror}"
+    if reason := _fixed(fd):
+        return f"its directory is {reason}"
+    if os.fstat(fd).st_uid != os.geteuid() and not _may_write(beneath, path):
+        return _FOREIGN
+    if os.fstatvfs(fd).f_flag & os.ST_RDONLY:
+        return "the file system is mounted read-only"
     return ""
+
+
+def _may_write(beneath: Beneath, path: bytes) -> bool:
+    fd, name = beneath.at(path)
+    return os.access(name, os.W_OK | os.X_OK, dir_fd=fd, effective_ids=True)
 
 
 def _why_sticky(beneath: Beneath, above: bytes, path: bytes) -> str:
@@ -76,13 +78,18 @@ def _why_fixed(beneath: Beneath, path: bytes) -> str:
     except OSError:
         return ""  # gone or unreadable: not immutable for all we can know; the apply step is checked anyway
     try:
-        raw = fcntl.ioctl(file, _GETFLAGS, bytes(8))
+        return _fixed(file)
+    finally:
+        os.close(file)
+
+
+def _fixed(fd: int) -> str:
+    try:
+        raw = fcntl.ioctl(fd, _GETFLAGS, bytes(8))
     except OSError as e:
         if e.errno in (errno.ENOTTY, errno.ENOTSUP, errno.EINVAL, errno.EPERM, errno.ENOSYS):
             return ""  # this file system has no such flags
         raise
-    finally:
-        os.close(file)
     (flags,) = struct.unpack_from("<I", raw)
     if flags & _IMMUTABLE:
         return "immutable (chattr +i)"
