@@ -6,8 +6,15 @@ import errno
 import os
 import stat
 
+from reprieve.files import native
 from reprieve.model.entry import DIR, SYMLINK, Entry
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from reprieve.files import tree
+    from reprieve.files.beneath import Beneath
+
+_AT_A_TIME = 4096  # paths; bounds memory
 _PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -53,6 +60,21 @@ def set_times(fd: int, entry: Entry) -> None:
     """Only the modification time."""
     if os.fstat(fd).st_mtime_ns != _mtime(entry):
         os.utime(f"/proc/self/fd/{fd}", ns=(_mtime(entry), _mtime(entry)))
+
+
+def verify_times(beneath: Beneath, moves: tree.Delta, done: set[bytes]) -> bool:
+    """Some file systems (FUSE) set a time of their own when a file is closed or moved: set ours again; True if so."""
+    is_corrected = False
+    for start in range(0, len(moves), _AT_A_TIME):
+        some = moves[start : start + _AT_A_TIME]
+        wanted = [(p, after) for p, _, after in some if after is not None and after.kind != DIR and p in done]
+        stats = native.stat_many(beneath.root_fd, [path for path, _ in wanted])
+        for (path, after), st in zip(wanted, stats, strict=True):
+            if st is not None and (st[8], st[9]) != (after.mtime_s, after.mtime_ns):
+                fd, name = beneath.at(path)
+                os.utime(name, ns=(_mtime(after), _mtime(after)), dir_fd=fd, follow_symlinks=False)
+                is_corrected = True
+    return is_corrected
 
 
 def loosen(fd: int) -> bool:

@@ -16,11 +16,12 @@ import stat
 
 from reprieve.errors import Partial, Refused
 from reprieve.files import native, tree
+from reprieve.files.behind import Behind
 from reprieve.files.beneath import Beneath, is_listed
 from reprieve.files.content import Unstable, capture
 from reprieve.files.graft import find_grafts, find_others, finish_folders
 from reprieve.files.links import count_names
-from reprieve.files.meta import adds_xattrs, file_type, loosen, set_meta, set_open, set_times
+from reprieve.files.meta import adds_xattrs, file_type, loosen, set_meta, set_open, set_times, verify_times
 from reprieve.files.preflight import find_obstacles
 from reprieve.files.stage import Stage
 from reprieve.model.change import Gap
@@ -29,13 +30,18 @@ from reprieve.model.plan import Conflicted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
     from reprieve.model.reporter import Reporter
     from reprieve.store.protocols import BlobStore, Buffer
+
+    T = TypeVar("T")
 
 _NOREPLACE, _EXCHANGE = 1, 2
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
-_AT_A_TIME = 4096  # paths; bounds memory
+_MANY = 500  # moves from which on it pays to do two things at once
 _CHANGED = "changed by someone else while the rollback ran"
 
 
@@ -173,15 +179,15 @@ class Restore:
                 top = self._grafts[i]
                 if top >= 0 and top != i:
                     if self.moves[top][0] in self.done:
-                        self._note(path)
+                        self.done.add(path)
                 elif after is not None and i not in early and not self._is_conflicted(path):
                     self._create(i, path, before, after)
         except OSError as error:
             self._take_back(error)
             raise
 
-    def settle(self) -> None:
-        """Final directory modes and times, staging removed, everything on disk."""
+    def settle(self, meanwhile: Callable[[], T]) -> T:
+        """Final directory modes and times, staging removed, everything on disk; `meanwhile` may read the tree."""
         self._return_late_writes()
         for i in range(len(self.moves) - 1, -1, -1):
             path, _, after = self.moves[i]
@@ -193,11 +199,19 @@ class Restore:
             for number, reasons in stage.lost.items():
                 self.lost += [Gap(self.moves[number][0], reason) for reason in reasons]
         self._clear_stages()
-        self._verify_times()
         self._settle_directories()
-        if self.is_durable:
+        behind = Behind(in_thread=len(self.moves) >= _MANY)
+        try:
+            if self.is_durable:
+                behind.start(lambda: native.syncfs(self.beneath.root_fd), lambda _: None)
+            is_corrected = verify_times(self.beneath, self.moves, self.done)
+            result = meanwhile()
+        finally:
+            behind.wait()
+        if is_corrected and self.is_durable:
             native.syncfs(self.beneath.root_fd)
         self.beneath.close()
+        return result
 
     def _remove(self, path: bytes, before: Entry, after: Entry | None) -> None:
         try:
@@ -206,7 +220,7 @@ class Restore:
             self._open_up(path)
             st = self.beneath.lstat(path)
         if st is None:
-            self._note(path)
+            self.done.add(path)
             return
         if self.recover and after is not None and stat.S_IFMT(st.st_mode) == file_type(after.kind):
             return  # the run that died had come further than this
@@ -225,7 +239,7 @@ class Restore:
                 self.conflicts.append(Conflicted(path, reason, current=before))
                 return
             self._steps.append(("rmdir", path, b"", self._stage(b"")))
-            self._note(path)
+            self.done.add(path)
             return
         if not self._is_expected(path, st, before):
             self._skip(path, st, before)
@@ -240,7 +254,7 @@ class Restore:
             self._skip(path, st, before)
             return
         self._trash.append((stage, trash, path))
-        self._note(path)
+        self.done.add(path)
 
     def _create(self, i: int, path: bytes, before: Entry | None, after: Entry) -> None:
         st = self.beneath.lstat(path)
@@ -254,7 +268,7 @@ class Restore:
         elif st is None or (before is None and not is_listed(*self.beneath.at(path))):
             self._place(i, path)
         elif self.recover and not after.link and self._has_content(path, st, after):
-            self._note(path)
+            self.done.add(path)
         elif self.recover and after.link and self._has_content(path, st, after):
             self._replace(i, path, st, after)  # its bytes are right; whether it is one file with its group is not known
         elif before is None or before.kind != after.kind or not self._is_expected(path, st, before):
@@ -270,7 +284,7 @@ class Restore:
         elif not stat.S_ISDIR(st.st_mode):
             self._skip(path, st, after)
             return
-        self._note(path)
+        self.done.add(path)
         self._touched.add(path)
 
     def _change_meta(self, path: bytes, st: os.stat_result | None, before: Entry | None, after: Entry) -> None:
@@ -294,7 +308,7 @@ class Restore:
             self._skip(path, None, None)
             return
         self._steps.append(("new", path, staged, stage))
-        self._note(path)
+        self.done.add(path)
 
     def _replace(self, i: int, path: bytes, st: os.stat_result, after: Entry) -> None:
         fd, name = self._parent(path)
@@ -324,7 +338,7 @@ class Restore:
             self._skip(path, st, after)
             return
         self._trash.append((stage, staged, path))
-        self._note(path)
+        self.done.add(path)
 
     # -- is it what we think it is
 
@@ -419,9 +433,6 @@ class Restore:
                     self._touched.add(above)
             finally:
                 os.close(door)
-
-    def _note(self, path: bytes) -> None:
-        self.done.add(path)
 
     def _skip(self, path: bytes, st: os.stat_result | None, wanted: Entry | None) -> None:
         self.conflicts.append(Conflicted(path, _CHANGED, wanted=wanted))
@@ -525,18 +536,6 @@ class Restore:
             if stage.root_fd >= 0:
                 os.close(stage.root_fd)
                 stage.root_fd = -1
-
-    def _verify_times(self) -> None:
-        """Some file systems (FUSE) set a time of their own when a file is closed or moved: set ours again."""
-        for start in range(0, len(self.moves), _AT_A_TIME):
-            some = self.moves[start : start + _AT_A_TIME]
-            wanted = [(p, after) for p, _, after in some if after is not None and after.kind != DIR and p in self.done]
-            stats = native.stat_many(self.beneath.root_fd, [path for path, _ in wanted])
-            for (path, after), st in zip(wanted, stats, strict=True):
-                if st is not None and (st[8], st[9]) != (after.mtime_s, after.mtime_ns):
-                    fd, name = self.beneath.at(path)
-                    time = after.mtime_s * 1_000_000_000 + after.mtime_ns
-                    os.utime(name, ns=(time, time), dir_fd=fd, follow_symlinks=False)
 
     def _settle_dir(self, path: bytes, entry: Entry) -> None:
         reasons: list[str] = []

@@ -112,7 +112,7 @@ class Scratch:
         )
         restore.prepare()
         restore.apply()
-        restore.settle()
+        restore.settle(lambda: None)
         if restore.conflicts:
             return None
         self._index = self._after(index, moves)

@@ -20,7 +20,7 @@ from reprieve.model.timeline import CHECKPOINT, REDO, ROLLBACK, UNDO, Draft
 from reprieve.model.value import Value
 from reprieve.model.window import SAFETY
 from reprieve.rollback.intent import Intent, decode_intent
-from reprieve.rollback.outcome import judge
+from reprieve.rollback.outcome import Outcome, judge
 from reprieve.store.chain import damaged
 
 TYPE_CHECKING = False
@@ -153,7 +153,7 @@ def recover(
         try:
             back.prepare()
             back.apply()
-            back.settle()
+            back.settle(lambda: None)
         except (OSError, ReprieveError):
             raise Partial(
                 f"the {intent.kind} could be neither finished nor taken back now: {forward}",
@@ -212,10 +212,13 @@ def _restore(capture: Capture, moves: tree.Delta, index: Buffer, stage: bytes, *
 def _record(
     capture: Capture, intent: Intent, restore: Restore, index: Buffer, head: TimelineEntry, now_ns: int
 ) -> Report:
-    restore.settle()
-    noted: tree.Delta = [move for move in restore.moves if move[0] in restore.done]
-    restore.done.clear()
-    outcome = judge(capture.root_fd, noted, index)
+
+    def look() -> tuple[tree.Delta, Outcome]:
+        noted = [move for move in restore.moves if move[0] in restore.done]
+        restore.done.clear()
+        return noted, judge(capture.root_fd, noted, index)
+
+    noted, outcome = restore.settle(meanwhile=look)
     done = outcome.done
     files = sum((a is not None and a.kind != b"d") - (b is not None and b.kind != b"d") for _, b, a in done)
     size = sum((a.size if a else 0) - (b.size if b else 0) for _, b, a in done)
