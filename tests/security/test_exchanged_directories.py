@@ -173,7 +173,7 @@ def test_F02_what_was_not_there_to_be_removed_is_not_called_removed(scene: Scene
     scene.exchange()
     restore.apply()
     scene.exchange()
-    restore.settle()
+    restore.settle(lambda: None)
     outcome = judge(scene.fd, [move for move in moves if move[0] in restore.done], first.index)
     assert [conflict.path for conflict in outcome.conflicts] == [b"d/g"]
     assert outcome.done == []

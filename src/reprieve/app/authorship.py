@@ -11,7 +11,7 @@ from reprieve.rollback.chains import Chain, Link, Span, chains, is_same, judged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from reprieve.files.capture import Capture
     from reprieve.files.snapshot import Snapshot
@@ -88,13 +88,16 @@ def windows(timeline: Timeline) -> Iterator[tuple[TimelineEntry, Window]]:
             yield entry, window
 
 
-def by_path(found: Story) -> dict[bytes, str]:
-    """Who changed each path, for showing: one actor, or several with commas."""
+def by_path(found: Story, differences: Iterable[tuple[bytes, object, object]]) -> dict[bytes, str]:
+    """Who changed each path that differs, for showing: one actor, or several with commas."""
     names: dict[bytes, str] = {}
+    wanted = {path for path, _, _ in differences}  # of a long story little may be left to tell
     again: set[bytes] = set()  # changed more than once; a chain for each path would cost a kilobyte
     for span in found.spans:
         name = ",".join(dict.fromkeys(parts(span.actor))) or UNKNOWN
         for path, before, after in span.delta:
+            if path not in wanted:
+                continue
             if path in names:
                 again.add(path)
             else:

@@ -64,7 +64,7 @@ class Moves:
             raise Usage(f"'{actor}' changed nothing since {target.id}", hints=["see who did: reprieve log"])
         is_pushed = any(_PUSHED in path for path, _, _ in differences)
         if not is_pushed and (everything or not (found.has_windows or actor)):
-            return self._plan(ROLLBACK, target, differences, selects, actors=authorship.by_path(found))
+            return self._plan(ROLLBACK, target, differences, selects, actors=authorship.by_path(found, differences))
 
         def is_taken(link: Link) -> bool:
             if everything:
@@ -216,7 +216,7 @@ class Moves:
             label=label,
             differences=self._without_forgotten(decided.differences),
             selects=selects,
-            actors=authorship.by_path(found),
+            actors=authorship.by_path(found, decided.differences),
             conflicts=decided.conflicts,
             kept=decided.kept,
             left=decided.left,

@@ -232,10 +232,9 @@ class Workspace:
             seen = self.capture.look(keep=False)
             changes: tuple[Change, ...] = ()
             if base is not None:
-                from reprieve.app.authorship import by_path, story
-
                 found = story(self.capture, base.seq, seen)
-                changes = _as_changes(found.differences(), by_path(found))
+                differences = found.differences()
+                changes = _as_changes(differences, by_path(found, differences))
                 gaps = seen.gaps
                 if self.annexes:
                     from reprieve.app.annexes import changes as beside
@@ -248,7 +247,6 @@ class Workspace:
     def diff(self, a: str | None, b: str | None, paths: Sequence[bytes] = ()) -> Status:
         """What differs between two entries, or between one (default: the latest checkpoint) and now."""
         from reprieve.app.authorship import by_path, story
-        from reprieve.app.moves import selector
 
         if b is None:
             found = self.status(a)
@@ -258,9 +256,7 @@ class Workspace:
             delta = self.capture.changes_between(older.seq, newer.seq)
             if first is newer:
                 delta = [(path, after, before) for path, before, after in delta]
-            from reprieve.app.authorship import by_path, story
-
-            changes = _as_changes(delta, by_path(story(self.capture, older.seq, None, newer.seq)))
+            changes = _as_changes(delta, by_path(story(self.capture, older.seq, None, newer.seq), delta))
             if self.annexes:
                 from reprieve.app.annexes import changes as beside
 

@@ -273,6 +273,8 @@ typedef struct {
     rooms_t rooms;
 } write_t;
 
+enum { FEW = 256 }; /* small files in a directory or two: a second thread would only wait for the first */
+
 static int write_all(int fd, const uint8_t *p, size_t left)
 {
     while (left) {
@@ -402,7 +404,7 @@ PyObject *py_write_files(PyObject *module, PyObject *args)
     }
     if (w.items && w.count == n) {
         Py_BEGIN_ALLOW_THREADS
-        run_threads(write_worker, &w, n > 8 || (n > 1 && total > 1 << 20) ? &w : NULL);
+        run_threads(write_worker, &w, n > FEW || (n > 1 && total > 1 << 20) ? &w : NULL);
         Py_END_ALLOW_THREADS
         out = leave_rooms(&w.rooms) ? PyList_New((Py_ssize_t)n) : NULL;
         for (size_t i = 0; out && i < n; i++) {

@@ -189,16 +189,18 @@ class Restore:
     def settle(self, meanwhile: Callable[[], T]) -> T:
         """Final directory modes and times, staging removed, everything on disk; `meanwhile` may read the tree."""
         self._return_late_writes()
-        for i in range(len(self.moves) - 1, -1, -1):
-            path, _, after = self.moves[i]
-            is_settled = self._grafts[i] >= 0 and self._grafts[i] != i
-            if path and after is not None and after.kind == DIR and path in self.done and not is_settled:
-                self._settle_dir(path, after)
-        self._settle_directories(leave={b""})
         for stage in self.stages.values():
-            for number, reasons in stage.lost.items():
-                self.lost += [Gap(self.moves[number][0], reason) for reason in reasons]
-        self._clear_stages()
+            stage.start_clearing()
+        try:
+            for i in range(len(self.moves) - 1, -1, -1):
+                path, _, after = self.moves[i]
+                is_settled = self._grafts[i] >= 0 and self._grafts[i] != i
+                if path and after is not None and after.kind == DIR and path in self.done and not is_settled:
+                    self._settle_dir(path, after)
+            self._settle_directories(leave={b""})
+        finally:
+            self._clear_stages()
+        self.lost += [Gap(self.moves[i][0], s) for stage in self.stages.values() for i, s in stage.losses()]
         self._settle_directories()
         behind = Behind(in_thread=len(self.moves) >= _MANY)
         try:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _BATCH = 2 << 20  # bytes; bounds memory
 _AT_A_TIME = 2048  # paths; those of a first checkpoint lie in the packs in the same order
+_FEW = 8  # files that are removed while one waits
 _MANY = 500  # files from which on it may pay to look where they are made
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -44,6 +45,7 @@ class Stage:
         self._rooms: list[int] = []  # where to create files, see `room`; -1 is in their own place
         self._doors: list[int] = []  # all their descriptors
         self._inside = Beneath(-1)
+        self._clearing: Behind | None = None
         self._trashed = 0
         self._me, self._groups = os.geteuid(), {os.getegid(), *os.getgroups()}
 
@@ -147,6 +149,18 @@ class Stage:
         finally:
             os.close(fd)
 
+    def losses(self) -> list[tuple[int, str]]:
+        """(number, what of it could not be set)."""
+        return [(number, reason) for number, reasons in self.lost.items() for reason in reasons]
+
+    def start_clearing(self) -> None:
+        """Begin to remove what is in it behind the caller's back; nothing may be staged any more."""
+        if self.fd < 0:
+            return
+        files = [name for name in map(os.fsencode, self.names()) if not name.startswith(b"d")]
+        self._clearing = Behind(in_thread=len(files) > _FEW)
+        self._clearing.start(lambda: native.unlink_many(self.fd, files), lambda codes: _all_removed(files, codes))
+
     def clear(self) -> None:
         """Remove the directory with all that is in it. Only plain names of our own are there."""
         if self.fd < 0:
@@ -155,14 +169,12 @@ class Stage:
         self._rooms.clear()
         while self._doors:
             os.close(self._doors.pop())
-        names = [os.fsencode(name) for name in self.names()]
-        files = [name for name in names if not name.startswith(b"d")]
-        for name, code in zip(files, native.unlink_many(self.fd, files), strict=True):
-            if code:
-                raise OSError(code, os.strerror(code), name)
-        for name in names:
-            if name.startswith(b"d"):
-                self.remove(name)
+        if self._clearing is None:
+            self.start_clearing()
+        assert self._clearing is not None
+        self._clearing.wait()
+        for name in map(os.fsencode, self.names()):
+            self.remove(name)
         os.close(self.fd)
         self.fd = -1
         os.rmdir(self.name, dir_fd=self.root_fd)
@@ -227,6 +239,12 @@ class Stage:
         set_meta(*self.at(i), e, lost=lost)
         if lost:
             self.lost.setdefault(i, []).extend(lost)
+
+
+def _all_removed(names: list[bytes], codes: list[int]) -> None:
+    for name, code in zip(names, codes, strict=True):
+        if code:
+            raise OSError(code, os.strerror(code), name)
 
 
 def _discard(dir_fd: int, name: bytes) -> None:

@@ -9,6 +9,7 @@ from reprieve.agents import registry
 from reprieve.cli import catalog
 from reprieve.policy.redact import redact
 from reprieve.store import codec
+from reprieve.store.hashing import sha256
 
 SERVED = ("hook", "checkpoint", "rollback", "revert", "redo", "undo", "status", "diff", "log", "show")  # as launcher.c
 # What those commands import only when they come to it. `tests/cli/test_helper.py` says if one is missing.
@@ -52,6 +53,7 @@ def load() -> None:
     for name in LATE:
         __import__(name)
     codec.compress(b"")
+    sha256.hurry()
     redact("token=x")
 
 
