@@ -13,19 +13,18 @@ import struct
 
 _GETFLAGS, _SETFLAGS = 0x80086601, 0x40086602  # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS
 _TOPDIR = 0x20000  # chattr +T: each directory in this one is put where there are few
-_ROOMS = 16
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def open_rooms(stage_fd: int) -> list[int]:
-    """Make them in the stage and open them; none on file systems without that trait. They go with the stage."""
+def open_rooms(stage_fd: int, count: int) -> list[int]:
+    """Make so many in the stage and open them; none on file systems without that trait. They go with the stage."""
     try:
         (flags,) = struct.unpack_from("<I", fcntl.ioctl(stage_fd, _GETFLAGS, bytes(8)))
         fcntl.ioctl(stage_fd, _SETFLAGS, struct.pack("<Q", flags | _TOPDIR))
     except OSError:
         return []  # not ext4
     rooms: list[int] = []
-    for number in range(_ROOMS):
+    for number in range(count):
         name = b"d.%d" % number
         try:
             os.mkdir(name, 0o700, dir_fd=stage_fd)

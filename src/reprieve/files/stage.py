@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from time import perf_counter_ns
 
 from reprieve.errors import Refused, StoreFailed
 from reprieve.files import native
@@ -31,6 +32,8 @@ _BATCH = 2 << 20  # bytes; bounds memory
 _AT_A_TIME = 2048  # paths; those of a first checkpoint lie in the packs in the same order
 _FEW = 8  # files that are removed while one waits
 _MANY = 500  # files from which on it may pay to look where they are made
+_PROBE = 8  # files
+_SLOW_NS = 100_000
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -64,10 +67,13 @@ class Stage:
     def expect(self, count: int) -> None:
         """So many files will be made."""
         if count >= _MANY and not self._doors:
-            from reprieve.files.room import open_rooms
+            self._open_rooms([-1, -1], 16)  # each of two threads begins in its own place
 
-            self._doors = open_rooms(self.fd)
-            self._rooms = [-1, -1, *self._doors]  # each of two threads begins in its own place
+    def _open_rooms(self, begin: list[int], count: int) -> None:
+        from reprieve.files.room import open_rooms
+
+        self._doors = open_rooms(self.fd, count)
+        self._rooms = [*begin, *self._doors]
 
     def place(self, number: int) -> bytes:
         """The path of what has this number, inside the stage."""
@@ -193,6 +199,13 @@ class Stage:
             mode = 0o600 if e.xattrs else e.mode
             items.append((self.place(i), [data], mode, *self.owner(i, e), e.mtime_s, e.mtime_ns))
         behind.wait()
+        if len(items) > 2 * _PROBE and not self._doors:
+            # few files do not pay for rooms, unless the first ones tell that creating is slow here
+            started = perf_counter_ns()
+            self._written(batch[:_PROBE], native.write_files(self.fd, items[:_PROBE]))
+            if perf_counter_ns() - started > _PROBE * _SLOW_NS:
+                self._open_rooms([], 4)
+            batch, items = batch[_PROBE:], items[_PROBE:]
         behind.start(lambda: native.write_files(self.fd, items, self._rooms), lambda codes: self._written(batch, codes))
 
     def _written(self, batch: list[tuple[int, Entry, bytes]], codes: list[int]) -> None:
