@@ -44,6 +44,8 @@ def load_index(path: str, wanted: bytes) -> Buffer | None:
         if size < tree.HEADER.size + 16:
             return None
         mapped = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+        if hasattr(mapped, "madvise"):
+            mapped.madvise(mmap.MADV_WILLNEED)  # all of it is read, from the beginning to the end
     finally:
         os.close(fd)
     view = memoryview(mapped)

@@ -178,6 +178,16 @@ class PackReader:
             raise LostPack(f"pack {number} is cut off")
         return b"".join(parts)
 
+    def announce(self, number: int, length: int, offset: int) -> None:
+        """These bytes will be read soon. Only a hint: what is wrong is found by `read`."""
+        if not hasattr(os, "posix_fadvise"):
+            return
+        try:
+            fd = self._open[number] if number in self._open else self._open_pack(number)
+            os.posix_fadvise(fd, offset, length, os.POSIX_FADV_WILLNEED)
+        except (LostPack, OSError):
+            return
+
     def forget(self) -> None:
         """Close all; the next read opens anew."""
         while self._open:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 GROUP = 64 << 10  # raw bytes in a frame; 12 % smaller than files one by one, and little to read for one of them
 _RAW_BELOW = 16 << 10  # so little is not worth importing zstd for (8 ms)
 _NOWHERE = object()
+_AHEAD = 64  # frames that the disk is told of before they are read, and as many more
 _FEW = 256  # objects that are read without threads: they would not pay
 _TAKE_COUNT, _TAKE_SIZE = BATCH, 4 << 20  # objects looked up at a time
 
@@ -127,15 +128,11 @@ class LocalPacks:
 
     def _frames_of(self, places: list[Place]) -> Iterator[tuple[list[Place], bytes]]:
         """(objects, payload as stored) of each frame that these objects are in."""
-        at = 0
-        while at < len(places):
-            first = places[at]
-            group = [first]
-            while (at := at + 1) < len(places):
-                place = places[at]
-                if place.offset != first.offset or place.pack != first.pack:
-                    break
-                group.append(place)
+        groups = _by_frame(places)
+        for at, group in enumerate(groups):
+            if at % _AHEAD == 0:
+                for later in groups[at + _AHEAD if at else 0 : at + 2 * _AHEAD]:
+                    self._places.announce(later[0])
             try:
                 payload = self._places.stored_payload(group[0])
             except (Damaged, OSError):
@@ -420,3 +417,15 @@ class LocalPacks:
             ) from exc
         except OSError as exc:
             raise failed(exc, self._home.file("packs"), f"read object {id.hex()[:16]} in pack {pack}") from exc
+
+
+def _by_frame(places: list[Place]) -> list[list[Place]]:
+    """Sorted places, those of one frame together."""
+    groups: list[list[Place]] = []
+    pack = offset = -1
+    for place in places:
+        if place.offset != offset or place.pack != pack:
+            pack, offset = place.pack, place.offset
+            groups.append([])
+        groups[-1].append(place)
+    return groups

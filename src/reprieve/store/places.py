@@ -112,6 +112,10 @@ class Places:
         head = head_size(place.count)
         return self._read(place.pack, place.size - head, place.offset + head)
 
+    def announce(self, place: Place) -> None:
+        """Its frame will be read soon: what is not in memory comes from the disk at the same time as others."""
+        self._reader.announce(place.pack, place.size, place.offset)
+
     def unsound_in_frame(self, place: Place) -> dict[bytes, str] | str:
         """Check the whole frame of place anew: reasons by object id (empty: sound), or one for all of it."""
         try:
