@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reprieve.files import native
+from reprieve.files.snapshot import Limits, take_snapshot
+from reprieve.model.reporter import Reporter
 from support import Cli
 from support.acts import assert_tree, checkpoint, grep, paths, redo, rollback, script, size_of
 from support.tree import fingerprint
@@ -294,6 +298,26 @@ def test_F03_scanning_and_reading_stay_inside_under_swaps(tmp_path: Path) -> Non
         os.close(root)
     assert seen
     assert int(count.read_text()) >= SWAPS
+
+
+def test_F04_a_file_that_is_a_pipe_when_it_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file changes while it is read and is a pipe before it is known what it was: a gap, not an error."""
+    (tmp_path / "a").write_text("a file")
+    read_rows = native.read_rows
+
+    def exchange(*args: Any) -> Any:
+        _, parts, _, _ = read_rows(*args)
+        (tmp_path / "a").unlink()
+        os.mkfifo(tmp_path / "a")
+        return b"", [], -1, [(part[0], errno.EAGAIN) for part in parts]
+
+    monkeypatch.setattr(native, "read_rows", exchange)
+    root = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        seen = take_snapshot(root, last=None, put=None, limits=Limits(), reporter=Reporter())
+    finally:
+        os.close(root)
+    assert {gap.path: gap.reason for gap in seen.gaps} == {b"a": "changed while it was being read"}
 
 
 @pytest.mark.parametrize("kind", ["fifo", "symlink"])

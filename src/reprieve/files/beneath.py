@@ -6,11 +6,12 @@ import errno
 import os
 
 from reprieve.files import native
-from reprieve.files.tree import ancestors, parent
+from reprieve.files.tree import parent
 
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LEAP = 64  # further than this from an open directory, one on the way is kept open too
-_KEEP = 128  # open directories at a time: those of a usual change, and no tree runs out of descriptors
+_USUAL = 4  # levels to climb before every open directory is asked whether it is above
+_KEEP = 128  # open directories at a time: those of a usual change; fewer where descriptors are few
 
 
 class Beneath:
@@ -19,6 +20,8 @@ class Beneath:
     def __init__(self, root_fd: int) -> None:
         self.root_fd = root_fd
         self._open: dict[bytes, int] = {}
+        allowed = os.sysconf("SC_OPEN_MAX") if hasattr(os, "sysconf") else 512
+        self._keep = max(16, min(_KEEP, allowed // 8))
 
     def dir(self, path: bytes) -> int:
         """A descriptor of the directory at path, owned by this object. Raises OSError."""
@@ -27,20 +30,28 @@ class Beneath:
         fd = self._open.pop(path, -1)
         if fd < 0:
             fd = self._open_from_nearest(path)
-            if len(self._open) >= _KEEP:
+            if len(self._open) >= self._keep:
                 os.close(self._open.pop(next(iter(self._open))))
         self._open[path] = fd
         return fd
 
     def _open_from_nearest(self, path: bytes) -> int:
         """Open from the nearest directory that is open; in a deep tree the way from the root is long."""
-        near = next((above for above in ancestors(path) if above in self._open), b"")
+        near = self._nearest(path)
         if path.count(b"/", len(near)) > _LEAP:
             near = path.rsplit(b"/", _LEAP // 2)[0]
             self.dir(near)
         if not near:
             return native.open_beneath(self.root_fd, path, _OPEN_DIR)
         return native.open_beneath(self._open[near], path[len(near) + 1 :], _OPEN_DIR)
+
+    def _nearest(self, path: bytes) -> bytes:
+        above = path
+        for _ in range(_USUAL):
+            above = parent(above)
+            if not above or above in self._open:
+                return above
+        return max((known for known in self._open if path.startswith(known + b"/")), key=len, default=b"")
 
     def at(self, path: bytes) -> tuple[int, bytes]:
         """(descriptor of the parent directory, last component). The root itself is (root, b".")."""

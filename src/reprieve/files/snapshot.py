@@ -506,7 +506,8 @@ class _Work:
                 self._gap(row, _why(e.errno or 0))
                 return
             try:
-                is_database = live_sqlite.is_database(os.pread(fd, 16, 0))
+                # it may be a pipe by now
+                is_database = stat.S_ISREG(os.fstat(fd).st_mode) and live_sqlite.is_database(os.pread(fd, 16, 0))
             finally:
                 os.close(fd)
             if is_database:
