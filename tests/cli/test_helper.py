@@ -443,16 +443,20 @@ def test_of_many_first_commands_one_starts_it(installed: Installed, project: Pat
         done = list(pool.map(lambda _: installed.run("checkpoint", cwd=project), range(8)))
     assert {one.returncode for one in done} == {0}
     pid = wait_for_helper(installed.home)
-    home = str(installed.home).encode()
-    servers = []
+    assert pid
+    until(lambda: _servers(installed.home) == {pid})  # a command's process looks like its helper until it is gone
+    time.sleep(0.3)  # a second one would have come up by now
+    assert _servers(installed.home) == {pid}
+
+
+def _servers(home: Path) -> set[int]:
+    found = set()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
+        with suppress(OSError):
             words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"reprieve.cli.helper.server" in words and home in words:
-            servers.append(int(path.parent.name))
-    assert servers == [pid]
+            if b"reprieve.cli.helper.server" in words and str(home).encode() in words:
+                found.add(int(path.parent.name))
+    return found
 
 
 def test_it_ends_when_nobody_asks(installed: Installed, project: Path) -> None:
