@@ -6,6 +6,7 @@
     ├── Misconfigured      3    configuration or environment is wrong
     ├── Conflict           4    the world is not as the agent left it; nothing was touched
     ├── Refused            5    not reversible, not allowed, or approval missing
+    │   └── Repeated       5    the same effect was done before and was not undone
     ├── Partial            6    partly done; the report says what
     ├── StoreFailed       10    reading or writing the store failed (disk full, I/O error, permission)
     ├── StoreUnavailable  11    the store cannot be reached now; retry
@@ -77,6 +78,16 @@ class Refused(ReprieveError):
 
     code = "refused"
     exit_code = 5
+
+
+class Repeated(Refused):
+    """The same effect was done before and was not undone: accept its answer, or ask a person. `effect` is its id."""
+
+    code = "repeated"
+
+    def __init__(self, message: str, *, effect: str, state: str, hints: Sequence[str] = ()) -> None:
+        super().__init__(message, hints=hints, data={"effect": effect, "state": state})
+        self.effect = effect
 
 
 class Partial(ReprieveError):

@@ -108,6 +108,7 @@ def verify(ws: Workspace, *, sample: float = 1.0) -> Verified:
     """Check the chain, every tree, and (a sample of) all content of this workspace."""
     problems = ws.store.problems()
     problems += [f"entry {seq}: {reason}" for seq, reason in ws.timeline.verify()]
+    problems += _journal_problems(ws)
     entries = sum(1 for _ in ws.timeline.readable())
     forgotten = ws.capture.forgotten()
     users, wanted, unread = survey(ws.store.blobs, ws.timeline)
@@ -122,6 +123,15 @@ def verify(ws: Workspace, *, sample: float = 1.0) -> Verified:
     found |= dict.fromkeys(set(ids) - ws.store.blobs.has(ids) - found.keys(), "it is not in the store")
     problems += [f"object {id.hex()[:16]} ({_user(users, id)}): {reason}" for id, reason in sorted(found.items())]
     return Verified(len(ids), entries, tuple(problems))
+
+
+def _journal_problems(ws: Workspace) -> list[str]:
+    if not os.path.exists(os.path.join(ws.home, "effects.db")):
+        return []
+    from reprieve.app.effects import journal_of
+
+    with journal_of(ws) as journal:
+        return [f"effects, row {seq}: {reason}" for seq, reason in journal.log.verify(ws.id)]
 
 
 def _user(users: dict[bytes, bytes], id: bytes) -> str:

@@ -26,7 +26,7 @@ class Key(Value):
     name: str
     kind: str  # patterns, size, bool, count, choice
     default: object
-    workspace: str  # what reprieve.toml may do: add, lower, raise, or "" for nothing
+    workspace: str  # what reprieve.toml may do: add, lower, raise, last (a later choice), or "" for nothing
     variable: str  # environment variable that overrides it, "" if none
     summary: str
     choices: tuple[str, ...] = ()
@@ -103,6 +103,24 @@ KEYS = (
         "Seconds that a coding agent's hook may take; over it, hook.on_failure decides; 0 means no limit",
     ),
     Key(
+        "policy.mode",
+        "choice",
+        "assist",
+        "last",
+        "",
+        "What happens to an effect that can't be taken back: assist asks a person, autopilot holds or refuses it",
+        ("assist", "autopilot"),
+    ),
+    Key(
+        "policy.approve_undo",
+        "choice",
+        "doubtful",
+        "last",
+        "",
+        "Inverses that need an approval besides --yes: doubtful (an agent's, and it starts other programs) or always",
+        ("doubtful", "always"),
+    ),
+    Key(
         "helper",
         "bool",
         True,
@@ -124,6 +142,8 @@ class Config(Value):
     retention_max_bytes: int = 0
     hook_on_failure: str = "deny"
     hook_budget_s: int = 30
+    policy_mode: str = "assist"
+    policy_approve_undo: str = "doubtful"
     helper: bool = True
     origins: tuple[tuple[str, str], ...] = ()  # key name, where its value comes from; absent: default
     problems: tuple[str, ...] = ()  # what is wrong with the workspace's file; what it says there is ignored
@@ -188,6 +208,8 @@ def _combine(key: Key, present: object, value: object) -> object:
     if key.workspace == "add":
         assert isinstance(present, tuple) and isinstance(value, tuple)
         return present + value
+    if key.workspace == "last":  # of the choices: the strictest
+        return max((str(present), str(value)), key=key.choices.index)
     if key.workspace and isinstance(present, int) and isinstance(value, int):
         if key.workspace == "raise":
             return max(present, value)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from reprieve.model.change import Change, Gap
-    from reprieve.model.plan import Action, Conflicted, Kept, Plan, Report
+    from reprieve.model.plan import Action, Conflicted, EffectAction, EffectOutcome, Kept, Plan, Report
     from reprieve.model.timeline import TimelineEntry
 
     Json = dict[str, object]
@@ -89,6 +89,29 @@ def action_json(action: Action) -> Json:
     }
 
 
+def effect_action_json(action: EffectAction) -> Json:
+    """One effect of a plan."""
+    return {
+        "kind": "effect",
+        "effect": action.effect,
+        "verb": action.verb,
+        "actor": action.actor,
+        "reason": action.reason,
+        "class": action.cls,
+        "description": action.description,
+    }
+
+
+def effect_outcome_json(outcome: EffectOutcome) -> Json:
+    """What became of an effect."""
+    return {
+        "id": outcome.id,
+        "state": outcome.state,
+        "detail": outcome.detail,
+        "description": outcome.description,
+    }
+
+
 def conflict_json(conflict: Conflicted) -> Json:
     """A path that is not as it was left."""
     return {"path": path_text(conflict.path), "reason": conflict.reason, "actor": conflict.actor}
@@ -107,7 +130,7 @@ def plan_json(plan: Plan) -> Json:
         "target": plan.target,
         "label": plan.label,
         "of": plan.of,
-        "actions": [action_json(action) for action in plan.actions],
+        "actions": [*map(effect_action_json, plan.effects), *map(action_json, plan.actions)],
         "conflicts": [conflict_json(conflict) for conflict in plan.conflicts],
         "kept": [kept_json(kept) for kept in plan.kept],
         "not_undone": [gap_json(gap) for gap in plan.not_undone],
@@ -123,7 +146,7 @@ def report_json(report: Report) -> Json:
         "deleted": [path_text(path) for path in report.deleted],
         "kept": [kept_json(kept) for kept in report.kept],
         "conflicts": [conflict_json(conflict) for conflict in report.conflicts],
-        "effects": [],
+        "effects": [effect_outcome_json(effect) for effect in report.effects],
         "not_undone": [gap_json(gap) for gap in report.not_undone],
         "safety_checkpoint": report.safety_checkpoint,
         "redo": report.redo,

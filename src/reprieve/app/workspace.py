@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from reprieve.app.annexes import Annex, Annexed
     from reprieve.app.config import Config
     from reprieve.app.moves import Moves
+    from reprieve.effects.journal import Journal
+    from reprieve.model.effect import Effect
     from reprieve.store.protocols import Store
 
 
@@ -304,12 +306,14 @@ class Workspace:
         on_conflict: str = "abort",
         actor: str = "",
         take_pushed: bool = False,
+        effects: str = "no",
         dry_run: bool = False,
         expect: str = "",
     ) -> tuple[Plan, Report | None]:
         """Move the tree back to ref (default: the latest checkpoint); `expect` is the id of the plan agreed to.
 
         What is known to be a person's stays, unless `everything` is to go. `actor`: only what that one did.
+        `effects`: "no" leaves them out, "list" names them and leaves them, "undo" takes them back too.
         """
 
         def plan(moves: Moves) -> Plan:
@@ -326,7 +330,19 @@ class Workspace:
             choices = Choices(on_conflict, take_pushed)
             return moves.rollback(at, only=annex.names, everything=everything, choices=choices, actor=actor)
 
-        return self._move(plan, None if only else beside, dry_run=dry_run, expect=expect)
+        def outside(journal: Journal) -> Iterator[Effect]:
+            return journal.effects(since=self._target(ref).seq, is_open=True)
+
+        side = None if only or actor else outside
+        return self._move(
+            plan,
+            None if only else beside,
+            side,
+            effects=effects,
+            on_conflict=on_conflict,
+            dry_run=dry_run,
+            expect=expect,
+        )
 
     def undo(
         self,
@@ -334,10 +350,11 @@ class Workspace:
         *,
         tail: bool = False,
         on_conflict: str = "abort",
+        effects: str = "no",
         dry_run: bool = False,
         expect: str = "",
     ) -> tuple[Plan, Report | None]:
-        """Take one step back (default: the last one) and keep what came after it."""
+        """Take one step back (default: the last one) and keep what came after it. `effects` as for `rollback`."""
 
         def plan(moves: Moves) -> Plan:
             made = moves.undo(step, tail=tail, choices=Choices(on_conflict))
@@ -347,8 +364,13 @@ class Workspace:
         def beside(moves: Moves, annex: Annex) -> Plan | None:
             return moves.undo_windows(found[0], choices=Choices(on_conflict))
 
+        def outside(journal: Journal) -> Iterator[Effect]:
+            return journal.effects(windows=tuple(found[0]), is_open=True)
+
         found: list[frozenset[str]] = []
-        return self._move(plan, beside, dry_run=dry_run, expect=expect)
+        return self._move(
+            plan, beside, outside, effects=effects, on_conflict=on_conflict, dry_run=dry_run, expect=expect
+        )
 
     def revert(
         self,
@@ -364,7 +386,7 @@ class Workspace:
         def plan(moves: Moves) -> Plan:
             return moves.revert(paths, self._target(to), hunks=hunks)
 
-        return self._move(plan, None, dry_run=dry_run, expect=expect)
+        return self._move(plan, None, None, dry_run=dry_run, expect=expect)
 
     def redo(self, *, dry_run: bool = False, expect: str = "") -> tuple[Plan, Report | None]:
         """Undo the last rollback, undo or revert that was not redone yet."""
@@ -378,7 +400,12 @@ class Workspace:
             return moves.redo_beside(found[0])
 
         found: list[str] = []
-        return self._move(plan, beside, dry_run=dry_run, expect=expect)
+        made, report = self._move(plan, beside, None, dry_run=dry_run, expect=expect)
+        if report is not None and os.path.exists(os.path.join(self.home, "effects.db")):
+            from reprieve.app.effects import stays_undone
+
+            report = report.replace(effects=stays_undone(self, made))
+        return made, report
 
     def plan_rollback(self, ref: str | None = None, *, only: Sequence[bytes] = (), everything: bool = False) -> Plan:
         """What `rollback` would do; `apply` it."""
@@ -412,10 +439,30 @@ class Workspace:
         self,
         make: Callable[[Moves], Plan],
         beside: Callable[[Moves, Annex], Plan | None] | None,
+        outside: Callable[[Journal], Iterator[Effect]] | None,
+        *,
+        dry_run: bool,
+        expect: str,
+        effects: str = "no",
+        on_conflict: str = "abort",
+    ) -> tuple[Plan, Report | None]:
+        if effects != "no" and outside is not None and os.path.exists(os.path.join(self.home, "effects.db")):
+            from reprieve.app.effects import move_world
+
+            return move_world(
+                self, make, beside, outside, dry_run=dry_run, expect=expect, effects=effects, on_conflict=on_conflict
+            )
+        return self.move_files(make, beside, dry_run=dry_run, expect=expect)
+
+    def move_files(
+        self,
+        make: Callable[[Moves], Plan],
+        beside: Callable[[Moves, Annex], Plan | None] | None,
         *,
         dry_run: bool,
         expect: str,
     ) -> tuple[Plan, Report | None]:
+        """Plan a move of files, and unless it is a dry run make it."""
         from reprieve.app.moves import Moves
 
         with self.store.lock(self.id):

@@ -32,7 +32,8 @@ those here stay.
 - entry of the log: the same and `kind`: checkpoint, rollback, undo, revert, redo, effect
 - change: `path`, `change` (created, modified, deleted, mode, type), `actor`, `added`, `removed`, `binary`
 - gap: `path`, `reason`
-- plan: `id`, `target`, `actions` (each `kind`, `path`, `verb`, `actor`, `reason`), `conflicts`, `kept`, `not_undone`
+- plan: `id`, `target`, `actions` (each `kind`, `path` or `effect`, `verb`, `actor`, `reason`), `conflicts`, `kept`,
+  `not_undone`
 - report: `operation`, `restored`, `deleted`, `kept`, `conflicts`, `effects`, `not_undone`, `safety_checkpoint`, `redo`
 
 Paths are relative to the root, with `/`. Bytes that are not UTF-8 stand as `\\udcXX`.
@@ -124,7 +125,9 @@ def _option_row(option: Option) -> tuple[str, str]:
 
 def _key_row(key: Key) -> tuple[str, ...]:
     default = {"()": "none", "False": "false"}.get(str(key.default), str(key.default))
-    may = {"add": "add to it", "lower": "lower it", "raise": "raise it"}.get(key.workspace, "not set it")
+    may = {"add": "add to it", "lower": "lower it", "raise": "raise it", "last": "choose a later one"}.get(
+        key.workspace, "not set it"
+    )
     return f"`{key.name}`", default, may, f"`{key.variable}`" if key.variable else "", key.summary
 
 

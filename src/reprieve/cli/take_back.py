@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from reprieve.cli.terminal import Terminal
     from reprieve.model.change import Gap
-    from reprieve.model.plan import Action, Kept, Plan, Report
+    from reprieve.model.plan import Action, EffectAction, EffectOutcome, Kept, Plan, Report
 
     class Move(Protocol):
         """A use case that plans, and unless dry carries out the plan; `expect` is the id of the plan agreed to."""
@@ -44,9 +44,9 @@ def carry_out(move: Move, out: Terminal, words: Words, *, dry_run: bool, ask: bo
         if dry_run:
             _preview(plan, out, words)
             return 0
-        if plan.actions and not plan.conflicts:
+        if (plan.actions or plan.effects) and not plan.conflicts:
             show_plan(plan, out, words)
-            if not out.confirm(words.question.format(count=humane.count(len(plan.actions), "path"))):
+            if not out.confirm(words.question.format(count=_counted(plan))):
                 raise Refused("not confirmed; nothing was touched")
             expect = plan.id  # what was agreed to is what happens
     plan, report = move(dry_run=False, expect=expect)
@@ -72,10 +72,11 @@ def _preview(plan: Plan, out: Terminal, words: Words) -> None:
 
 def show_plan(plan: Plan, out: Terminal, words: Words) -> None:
     """What would be done, what stays, what cannot be undone, what stands in the way."""
-    if not plan.actions and not plan.conflicts:
+    if not plan.actions and not plan.conflicts and not plan.effects:
         out.line(words.nothing.format(target=target(plan), label=humane.safe(plan.label)))
     else:
         out.line(f"Plan: back to {target(plan)}")
+        show_effects(plan.effects, out)
         _actions(plan.actions, out, whole="--dry-run --json")
     for conflict in plan.conflicts:
         out.line(f"  ! {humane.path(conflict.path)}: conflict, {humane.safe(conflict.reason)}", "red")
@@ -84,6 +85,12 @@ def show_plan(plan: Plan, out: Terminal, words: Words) -> None:
 
 def show_report(plan: Plan, report: Report, out: Terminal, words: Words, *, is_plan_shown: bool) -> None:
     """What was done, and how to take it back."""
+    if not report.operation and report.effects:
+        show_outcomes(report.effects, out)
+        _left(report.kept, report.not_undone, out)
+        undone = sum(effect.is_undone for effect in report.effects)
+        out.say(f"{humane.count(undone, 'effect')} undone, {len(report.effects) - undone:,} not; no file had to change")
+        return
     if not report.operation:
         if report.is_partial:
             out.say(f"Nothing was changed: what differs from {target(plan)} could not be taken back")
@@ -91,6 +98,7 @@ def show_report(plan: Plan, report: Report, out: Terminal, words: Words, *, is_p
             out.say(words.nothing.format(target=target(plan), label=humane.safe(plan.label)))
         _left(report.kept, report.not_undone, out)
         return
+    show_outcomes(report.effects, out)
     if not is_plan_shown and not out.quiet:
         _actions(plan.actions, out, whole=f"reprieve show {report.operation}")
     _left(report.kept, report.not_undone, out)
@@ -101,11 +109,45 @@ def show_report(plan: Plan, report: Report, out: Terminal, words: Words, *, is_p
         parts.append(f"{len(report.deleted):,} deleted")
     if report.kept:
         parts.append(f"{len(report.kept):,} kept")
+    if report.effects:
+        undone = sum(effect.is_undone for effect in report.effects)
+        parts.append(f"{humane.count(undone, 'effect')} undone, {len(report.effects) - undone:,} not")
     out.say(f"{words.done.format(target=target(plan), label=humane.safe(plan.label))}: {', '.join(parts)}")
     if report.safety_checkpoint:
         out.say(f"What was there before is kept as {report.safety_checkpoint}")
     if report.redo:
         out.say(f"Take this back with: {report.redo}")
+
+
+def show_effects(effects: Sequence[EffectAction], out: Terminal) -> None:
+    """What will happen to each effect, newest first, complete: an inverse must be seen whole before it is agreed to."""
+    for action in effects:
+        if action.verb in ("undo", "cancel"):
+            mark, doubt = out.styled("~", "yellow"), "" if action.is_trusted else "  (written by an agent)"
+            out.line(f"  {mark} {action.verb:9} {action.effect} {humane.safe(action.description)}{doubt}")
+            out.line(f"              {humane.safe(action.reason)}")
+        else:
+            word = "conflict" if action.verb == "conflict" else "not undone"
+            text = f"{action.effect} {humane.safe(action.description)}: {humane.safe(action.reason)}"
+            out.line(f"  ! {word} {text}", "red")
+
+
+def show_outcomes(effects: Sequence[EffectOutcome], out: Terminal) -> None:
+    """What became of each effect."""
+    for effect in effects:
+        said = f"{effect.id} {humane.safe(effect.description)}: {humane.safe(effect.detail)}"
+        if effect.is_undone:
+            out.line(f"  {out.styled('~', 'yellow')} {effect.state:9} {said}")
+        else:
+            out.line(f"  ! not undone ({effect.state}) {said}", "red")
+
+
+def _counted(plan: Plan) -> str:
+    parts = [humane.count(len(plan.actions), "path")] if plan.actions else []
+    open_effects = sum(action.verb in ("undo", "cancel") for action in plan.effects)
+    if open_effects:
+        parts.append(humane.count(open_effects, "effect"))
+    return " and ".join(parts) or "what there is"
 
 
 def target(plan: Plan) -> str:

@@ -47,6 +47,16 @@ def patron() -> int:
     return 0
 
 
+def above() -> list[int]:
+    """The processes that this one descends from, nearest first."""
+    found = []
+    pid = _parent(_ourselves())
+    while pid > 1 and pid not in found:
+        found.append(pid)
+        pid = _parent(pid)
+    return found
+
+
 def _parent(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

@@ -59,6 +59,36 @@ class Kept(Value):
     actor: str = "unknown"
 
 
+# what is done with an effect
+UNDO_EFFECT, CANCEL_EFFECT, LEAVE_EFFECT, CLASH = "undo", "cancel", "leave", "conflict"
+
+
+class EffectAction(Value):
+    """One effect of a plan. Small: a plan may have a hundred thousand."""
+
+    effect: str  # id
+    verb: str  # undo, cancel, leave (can't be undone, with the reason), conflict
+    kind: str
+    cls: str
+    description: str
+    reason: str  # what will be done, or why nothing can be
+    actor: str = "unknown"
+    is_trusted: bool = True  # False: an agent wrote the inverse
+
+
+class EffectOutcome(Value):
+    """What became of one effect."""
+
+    id: str
+    state: str  # undone, canceled; conflict, failed, manual, irreversible, wanted, pending: it is not undone
+    detail: str
+    description: str = ""
+
+    @property
+    def is_undone(self) -> bool:
+        return self.state in ("undone", "canceled", "kept", "refused")
+
+
 class Plan(Value):
     """The exact list of what would be done. Approval is bound to `id`, the hash of everything in it."""
 
@@ -73,6 +103,7 @@ class Plan(Value):
     of: str = ""  # redo: the operation that it takes back; undo: the step
     dependants: tuple[str, ...] = ()  # undo: ids of later entries that need what it would take back
     contents: tuple[tuple[bytes, bytes], ...] = ()  # (object id, bytes) that merges made; their ids are in the actions
+    effects: tuple[EffectAction, ...] = ()  # newest first
 
 
 class Report(Value):
@@ -86,6 +117,7 @@ class Report(Value):
     not_undone: tuple[Gap, ...] = ()
     safety_checkpoint: str = ""
     redo: str = ""  # the command that takes it back
+    effects: tuple[EffectOutcome, ...] = ()
 
     @property
     def is_partial(self) -> bool:
@@ -95,4 +127,6 @@ class Report(Value):
         content, its program makes it anew.
         """
         harmless = (EXCLUDED, UNTRACKED, NO_SOCKET)
+        if not all(effect.is_undone for effect in self.effects):
+            return True
         return bool(self.conflicts) or any(not gap.reason.endswith(harmless) for gap in self.not_undone)

@@ -55,7 +55,7 @@ else:
     class Value(tuple, metaclass=_Fields):
         """Base of all values: subclass, annotate the fields, done."""
 
-        def __new__(cls, *args, **kwargs):
+        def __new__(cls, /, *args, **kwargs):
             if kwargs or len(args) != len(cls._fields):
                 args = _complete(cls, args, kwargs)
             return tuple.__new__(cls, args)

@@ -25,7 +25,8 @@ from reprieve.store.faults import failed
 VERSION = 1
 _FORMAT_WORDS = "reprieve store "
 _DIRECTORIES = ("packs", "index", "locks", "witness", "tmp")
-_OURS = frozenset((*_DIRECTORIES, "agents", "ballast", "format", "helper", "store.db", "store.db-journal"))
+_DATABASES = ("store.db", "store.db-journal", "effects.db", "effects.db-journal", "effects.key")
+_OURS = frozenset((*_DIRECTORIES, *_DATABASES, "agents", "ballast", "format", "helper"))
 
 
 class Home:

@@ -10,6 +10,7 @@ from reprieve.cli.compared import changes_json, compare_all
 from reprieve.cli.refs import REF_HELP
 from reprieve.cli.render_diff import stat_lines
 from reprieve.cli.show_diff import show_diff, write_line
+from reprieve.cli.show_effects import one_line, since
 from reprieve.cli.spec import Argument, Command, Option, Parsed
 from reprieve.cli.terminal import Terminal
 from reprieve.model.actor import matches
@@ -44,10 +45,12 @@ def run(args: Parsed, out: Terminal) -> int:
         found = ws.diff(args.maybe("REF"), other, paths)
         if actor := args.text("actor"):
             found = found.replace(changes=tuple(c for c in found.changes if matches(c.actor, actor)))
+        until = ws.resolve(other).seq if other else 0
+        effects = since(ws, found.base, until=until) if not paths else []
         if out.json:
             out.answer(
                 changes=changes_json(ws, found.changes, b_is_live=other is None),
-                effects=[],
+                effects=effects,
                 gaps=[gap_json(gap) for gap in found.gaps],
             )
             return 0
@@ -58,6 +61,8 @@ def run(args: Parsed, out: Terminal) -> int:
                     write_line(out, line)
             else:
                 show_diff(out, compared)
+            for effect in effects:
+                out.line("effect  " + one_line(effect))
     if not found.changes and out.is_terminal:
         out.say("Nothing differs")
     return 0

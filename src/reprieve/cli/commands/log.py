@@ -5,6 +5,7 @@ from __future__ import annotations
 from reprieve.app.render import entry_json
 from reprieve.cli import humane, opening
 from reprieve.cli.choices import ACTOR
+from reprieve.cli.show_effects import NewestFirst, found_in, merged, one_line
 from reprieve.cli.spec import Command, Option, Parsed
 from reprieve.cli.terminal import Terminal
 from reprieve.model.actor import matches, said
@@ -33,21 +34,30 @@ def run(args: Parsed, out: Terminal) -> int:
     if number is None:
         number = _ON_A_TERMINAL if out.is_terminal and not out.json and not args.flag("all") else 0
     kinds = () if args.flag("all") else (CHECKPOINT, *MOVES)
+    needle = args.text("search").casefold()
     actor = args.text("actor")
     shown: list[dict[str, object]] = []
     is_empty = True
     with opening.workspace(args, out) as ws, out.paged():
         left = number or -1
-        for entry in ws.log(search=args.text("search"), kinds=kinds):
-            if entry.is_pruned and not args.flag("all"):
-                continue
-            if actor and not matches(entry.actor, actor):
-                continue
-            is_empty = False
-            if out.json:
-                shown.append(entry_json(entry))
+        for entry in merged(ws.log(search=args.text("search"), kinds=kinds), NewestFirst(ws)):
+            if isinstance(entry, dict):
+                if (actor and not matches(str(entry["actor"]), actor)) or not found_in(entry, needle):
+                    continue
+                is_empty = False
+                shown.append({**entry, "kind": "effect", "effect_kind": entry["kind"]})
+                id = out.styled(f"{entry['id']:12}", "yellow")
+                out.line(f"{id}  effect      {one_line(entry, is_in_log=True)}")
             else:
-                out.line(describe(entry, out))
+                if entry.is_pruned and not args.flag("all"):
+                    continue
+                if actor and not matches(entry.actor, actor):
+                    continue
+                is_empty = False
+                if out.json:
+                    shown.append(entry_json(entry))
+                else:
+                    out.line(describe(entry, out))
             left -= 1
             if left == 0 or out.is_closed:
                 break

@@ -28,7 +28,9 @@ SPEC = Command(
         "What you did yourself since, outside of every run and agent's step, stays; where both changed a file, the "
         "agent's part is taken out of it, and where that is not possible nothing is touched and the conflict is shown. "
         "What is there now is kept first, so `redo` takes the rollback back. Paths that a checkpoint could not protect "
-        "are never touched. On a terminal the plan is shown and confirmed; without one it is carried out at once. "
+        "are never touched. Effects outside of the folder (HTTP calls, commands, held mail) since REF are undone too, "
+        "newest first and each once; what can't be undone is named. On a terminal the plan is shown and confirmed; "
+        "without one files are moved at once, while effects need --yes, and an approval where policy asks for one. "
         "--conversation makes a new session that ends at that point, where the agent supports that, and prints the "
         "command that goes on from there; the old one stays as it is."
     ),
@@ -41,20 +43,38 @@ SPEC = Command(
         Option("--actor", "Take back only what this one did", metavar="ACTOR", complete="actor"),
         Option("--pushed", "Take git's history back even where commits were pushed since"),
         ON_CONFLICT,
-        Option("--files", "Move files only, and leave conversations alone; this is the default"),
+        Option("--files", "Move files only, and leave effects and conversations alone"),
+        Option("--effects", "Undo effects only, and leave files alone"),
         Option("--conversation", "Take the agents' conversations back together with the files"),
         Option("--conversation-only", "Take the agents' conversations back and leave the files alone"),
     ),
-    exit_codes=((4, "conflict: nothing was touched"), (5, "not confirmed: nothing was touched"), (6, "partly done")),
+    exit_codes=(
+        (4, "conflict: nothing was touched"),
+        (5, "not confirmed, or an approval is missing: nothing was touched"),
+        (6, "partly done"),
+    ),
 )
 WORDS = Words(
     "Roll back {count}?", "Rolled back to {target}", "Nothing to roll back: everything is as it was at {target}"
 )
 
 
+def how_effects(args: Parsed, *, dry_run: bool, is_agreed: bool) -> str:
+    """Whether a person has said yes to what happens outside of the folder: --yes, or at the terminal."""
+    if args.flag("files") and not args.flag("effects"):
+        return "no"
+    return "undo" if dry_run or is_agreed or args.flag("yes") else "list"
+
+
 def run(args: Parsed, out: Terminal) -> int:
     if args.flag("files") and (args.flag("conversation") or args.flag("conversation-only")):
         raise Usage("--files leaves conversations alone; choose one")
+    if args.flag("effects") and not args.flag("files"):
+        if args.many("only") or args.flag("conversation") or args.flag("conversation-only"):
+            raise Usage("--effects undoes effects alone; choose one")
+        from reprieve.cli.commands import compensate
+
+        return compensate.undo(args, out, execute=not args.flag("dry-run"))
     with opening.workspace(args, out) as ws:
         rewinds: list[Rewind] = []
         if args.flag("conversation") or args.flag("conversation-only"):
@@ -72,6 +92,7 @@ def run(args: Parsed, out: Terminal) -> int:
                 on_conflict=args.text("on-conflict", "abort"),
                 actor=args.text("actor"),
                 take_pushed=args.flag("pushed"),
+                effects=how_effects(args, dry_run=dry_run, is_agreed=bool(expect)),
                 dry_run=dry_run,
                 expect=expect,
             )

@@ -7,6 +7,7 @@ from reprieve.cli import humane, opening
 from reprieve.cli.compared import changes_json
 from reprieve.cli.refs import REF_HELP
 from reprieve.cli.show_changes import show_changes
+from reprieve.cli.show_effects import between, find_effect, one_line, whole
 from reprieve.cli.spec import Argument, Command, Parsed
 from reprieve.cli.terminal import Terminal
 from reprieve.model.timeline import TimelineEntry
@@ -24,11 +25,19 @@ SPEC = Command(
 
 def run(args: Parsed, out: Terminal) -> int:
     with opening.workspace(args, out) as ws:
+        if (effect := find_effect(ws, args.text("REF"))) is not None:
+            out.answer(effect=effect)
+            for line in whole(effect):
+                out.line(line)
+            return 0
         entry = ws.resolve(args.text("REF"))
         before = ws.timeline.at(entry.seq - 1)
         changes = ws.diff(before.id, entry.id).changes if before is not None and not before.is_pruned else ()
+        effects = between(ws, before.seq if before is not None else 0, entry.seq)
         if out.json:
-            out.answer(entry=checkpoint_json(entry), changes=changes_json(ws, changes, b_is_live=False), effects=[])
+            out.answer(
+                entry=checkpoint_json(entry), changes=changes_json(ws, changes, b_is_live=False), effects=effects
+            )
             return 0
         with out.paged():
             for name, text in _facts(entry):
@@ -36,6 +45,8 @@ def run(args: Parsed, out: Terminal) -> int:
             out.line()
             none = "It changed nothing" if entry.seq > 1 else "It is the first of its timeline"
             show_changes(out, changes, none=none, limit=0)
+            for effect in effects:
+                out.line(one_line(effect))
     return 0
 
 

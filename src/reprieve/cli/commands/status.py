@@ -8,6 +8,7 @@ from reprieve.cli.compared import changes_json
 from reprieve.cli.gaps import show_gaps
 from reprieve.cli.refs import REF_HELP
 from reprieve.cli.show_changes import show_changes
+from reprieve.cli.show_effects import one_line, since
 from reprieve.cli.spec import Command, Option, Parsed
 from reprieve.cli.terminal import Terminal
 from reprieve.errors import Misconfigured
@@ -35,11 +36,12 @@ def run(args: Parsed, out: Terminal) -> int:
         return 0
     with ws:
         status = ws.status(args.maybe("since"))
+        effects = since(ws, status.base)
         if out.json:
             out.answer(
                 since=entry_json(status.base) if status.base else None,
                 changes=changes_json(ws, status.changes, b_is_live=True),
-                effects=[],
+                effects=effects,
                 gaps=[gap_json(gap) for gap in status.gaps],
             )
             return 0
@@ -52,6 +54,8 @@ def run(args: Parsed, out: Terminal) -> int:
     name = f'{base.id} "{humane.safe(label)}"' if label else base.id
     out.line(f"Since {name} ({humane.age(base.created_at)}):")
     show_changes(out, status.changes, none="  nothing changed")
+    for effect in effects:
+        out.line("  " + one_line(effect))
     show_gaps(out, status.gaps)
     if is_bare:
         _next(out, _AFTER)

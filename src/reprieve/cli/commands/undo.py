@@ -22,7 +22,8 @@ SPEC = Command(
     details=(
         "A step is a run, a tool call, a turn, or what lies between two checkpoints. Later changes stay. If a later "
         "step needs what this one made (the same lines, a file in a directory that it created), nothing is touched and "
-        "the later steps are named. `redo` takes an undo back."
+        "the later steps are named. Effects of the step outside of the folder are undone too, after --yes or the "
+        "confirmation. `redo` takes an undo of files back."
     ),
     arguments=(
         Argument(
@@ -54,6 +55,7 @@ def run(args: Parsed, out: Terminal) -> int:
                 args.maybe("STEP"),
                 tail=args.flag("tail"),
                 on_conflict=args.text("on-conflict", "abort"),
+                effects="undo" if dry_run or expect or args.flag("yes") else "list",
                 dry_run=dry_run,
                 expect=expect,
             )

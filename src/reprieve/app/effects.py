@@ -1,0 +1,344 @@
+"""Effects of a workspace: record them, list them, keep them, and have them undone together with the files."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from reprieve.app import journals
+from reprieve.effects.journal import Journal
+from reprieve.errors import Conflict, Refused
+from reprieve.model.effect import COMPENSABLE, HELD, IRREVERSIBLE, UNDONE, EffectDraft
+from reprieve.model.plan import CLASH, UNDO_EFFECT, EffectAction, EffectOutcome
+from reprieve.model.window import Window, field
+from reprieve.rollback.effects import hash_of_plan, plan_effects, undo_effects
+from reprieve.store.chain import new_id
+from reprieve.store.hashing import sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Self
+
+    from reprieve.app.annexes import Annex
+    from reprieve.app.moves import Moves
+    from reprieve.app.workspace import Workspace
+    from reprieve.model.effect import Effect, Json
+    from reprieve.model.plan import Plan, Report
+    from reprieve.policy.approvals import Approvals
+
+
+@contextmanager
+def journal_of(ws: Workspace) -> Iterator[Journal]:
+    """The workspace's journal, for as long as the block lasts."""
+    journal = journals.open_journal(ws)
+    try:
+        yield journal
+    finally:
+        journal.log.close()
+
+
+def approvals_of(journal: Journal, ws: Workspace) -> Approvals:
+    """What waits for a person here."""
+    from reprieve.policy.approvals import Approvals
+
+    return Approvals(journal.log, ws.id, clock=ws.clock)
+
+
+# -- recording what happened
+
+
+def record_http(
+    ws: Workspace,
+    *,
+    method: str,
+    url: str,
+    undo: Mapping[str, object] | None = None,
+    response: object = None,
+    description: str = "",
+    resource: str = "",
+    depends: Sequence[str] = (),
+) -> Effect:
+    """Note an HTTP call that was made, with the request that reverses it; {response.NAME} in it is filled in.
+
+    `undo`: method, url, headers (by credential reference), json, form or text, is_idempotent.
+    """
+    from reprieve.effects.inverses import http_inverse
+    from reprieve.policy.redact import redact
+
+    with journal_of(ws) as journal:
+        inverse = http_inverse(undo, forward=url, response=response, sign=journal.log.fingerprint) if undo else None
+        draft = EffectDraft(
+            "http",
+            COMPENSABLE if inverse else IRREVERSIBLE,
+            resource or redact(url.partition("?")[0]),
+            redact(description) or f"{method.upper()} {redact(url)}",
+            tuple(depends),
+            inverse,
+            {"method": method.upper(), "url": redact(url)},
+            is_trusted=not _is_agent(ws),
+        )
+        return journal.record(draft, journals.place(ws))
+
+
+def record_command(
+    ws: Workspace,
+    argv: Sequence[str],
+    *,
+    description: str,
+    cwd: str,
+    env: Sequence[str] = (),
+    resource: str = "",
+    depends: Sequence[str] = (),
+    is_idempotent: bool = False,
+) -> Effect:
+    """Note something that was done, with the command that reverses it."""
+    from reprieve.effects.command import inverse_of
+    from reprieve.policy.redact import redact
+
+    inverse = inverse_of(argv, cwd=cwd, env=env, is_idempotent=is_idempotent)
+    for word in argv:
+        if redact(word) != word:
+            raise Refused(
+                "the command seems to hold a secret, which the journal does not keep",
+                hints=["have it read a variable (--env NAME), a file or a credential store"],
+            )
+    with journal_of(ws) as journal:
+        draft = EffectDraft(
+            "command", COMPENSABLE, resource, redact(description), tuple(depends), inverse, is_trusted=not _is_agent(ws)
+        )
+        return journal.record(draft, journals.place(ws))
+
+
+def _is_agent(ws: Workspace) -> bool:
+    """Whether an agent's window is open: then what is recorded is the agent's word."""
+    return bool(journals.place(ws).window)
+
+
+# -- looking
+
+
+def effects_since(ws: Workspace, ref: str | None, *, is_open: bool = False) -> Iterator[Effect]:
+    """Effects since that point (None: all), newest first."""
+    if not journals.has_journal(ws):
+        return
+    since = ws.resolve(ref).seq if ref else 0
+    with journal_of(ws) as journal:
+        yield from journal.effects(since=since, is_open=is_open)
+
+
+def keep(ws: Workspace, step: str | None) -> list[Effect]:
+    """Accept effects: their inverses are retired. None: all up to now; else an effect's id or a step."""
+    from reprieve.errors import BadRef
+
+    if not journals.has_journal(ws):
+        return []
+    with journal_of(ws) as journal:
+        if step is not None:
+            try:
+                return [journal.keep(journal.find(step).id)]
+            except BadRef:
+                chosen = [e for e in journal.effects(is_open=True) if _in_step(ws, step)(e)]
+        else:
+            chosen = list(journal.effects(is_open=True))
+        return [journal.keep(effect.id) for effect in chosen if effect.state != HELD]
+
+
+def _in_step(ws: Workspace, name: str) -> Callable[[Effect], bool]:
+    from reprieve.app.steps import find_step
+
+    step = find_step(ws.timeline, name, now_ns=ws.clock())
+    keys = {step.key, *step.keys}
+    until = step.entry.seq if step.entry is not None else 1 << 62
+
+    def is_in(effect: Effect) -> bool:
+        return effect.window in keys or (not effect.window and step.since <= effect.at < until)
+
+    return is_in
+
+
+# -- taking back
+
+
+class Side:
+    """The effects' part of one rollback: planned with the files, carried out before them."""
+
+    def __init__(self, ws: Workspace, journal: Journal, chosen: Iterator[Effect] | Sequence[Effect]) -> None:
+        self.ws, self.journal = ws, journal
+        self.drivers = journals.drivers(journal)
+        self.actions = tuple(plan_effects(journal, chosen, self.drivers, now_ns=ws.clock()))
+        self.outcomes: list[EffectOutcome] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.journal.log.close()
+
+    def joined(self, plan: Plan) -> Plan:
+        """The plan of the files with the effects in it; its id covers both."""
+        if not self.actions:
+            return plan
+        both = sha256(plan.id.encode() + hash_of_plan(self.actions, self.journal, sha256))
+        return plan.replace(id=both.hex()[: len(plan.id)], effects=self.actions)
+
+    def refuse_conflicts(self) -> None:
+        """Raises Conflict before anything is touched."""
+        clashes = [action for action in self.actions if action.verb == CLASH]
+        if clashes:
+            raise Conflict(
+                f"{len(clashes)} {'effect is' if len(clashes) == 1 else 'effects are'} not as the agent left them;"
+                " nothing was touched",
+                details=[f"{action.effect}  {action.description}: {action.reason}" for action in clashes],
+                hints=["leave them and take back the rest: --on-conflict keep", "files alone: --files"],
+                data={"conflicts": [action.effect for action in clashes]},
+            )
+
+    def need_approval(self) -> None:
+        """Raises Refused while a person has not approved what an agent wrote, or what policy asks about."""
+        doubtful = [a for a in self.actions if a.verb == UNDO_EFFECT and self._is_doubtful(a)]
+        if not doubtful:
+            return
+        hash = hash_of_plan(doubtful, self.journal, sha256).hex()
+        approvals = approvals_of(self.journal, self.ws)
+        if approvals.use(hash):
+            return
+        action = "undo effects: " + "; ".join(f"{a.description}: {a.reason}" for a in doubtful)
+        asked = approvals.ask(hash, action, doubtful[0].cls)
+        raise Refused(
+            f"{len(doubtful)} of the inverses would be run on an agent's word; nothing was touched",
+            details=[f"{a.effect}  {a.description}: {a.reason}" for a in doubtful],
+            hints=[
+                f"look at them, then in a terminal of your own: reprieve approve {asked.id}",
+                "files alone: --files",
+            ],
+            data={"approval": asked.id, "hash": hash},
+        )
+
+    def _is_doubtful(self, action: EffectAction) -> bool:
+        if self.ws.config.policy_approve_undo == "always":
+            return True
+        effect = self.journal.get(action.effect)
+        argv = (effect.inverse or {}).get("argv")
+        return not effect.is_trusted and isinstance(argv, list) and starts_others(argv)
+
+    def leave(self, why: str) -> None:
+        """Do nothing, and say so."""
+        self.outcomes = [EffectOutcome(a.effect, "pending", why, a.description) for a in self.actions]
+
+    def carry_out(self) -> None:
+        """Undo them, newest first."""
+        self.outcomes = undo_effects(self.journal, self.actions, self.drivers, now_ns=self.ws.clock())
+
+    @property
+    def has_commands(self) -> bool:
+        return any(action.kind == "command" and action.verb == UNDO_EFFECT for action in self.actions)
+
+
+_STARTERS = frozenset(
+    ("sh", "bash", "dash", "zsh", "ksh", "fish", "env", "xargs", "perl", "ruby", "node", "php", "lua", "awk", "sudo",
+     "ssh", "nohup", "timeout", "busybox", "make", "find", "parallel", "script", "eval", "su", "doas", "nice", "setsid")
+)  # fmt: skip
+
+
+def starts_others(argv: Sequence[object]) -> bool:
+    """Whether a program runs what its arguments say: a shell, an interpreter, a wrapper."""
+    import os
+
+    name = os.path.basename(str(argv[0])) if argv else ""
+    return name in _STARTERS or name.startswith("python")
+
+
+def move_world(
+    ws: Workspace,
+    make: Callable[[Moves], Plan],
+    beside: Callable[[Moves, Annex], Plan | None] | None,
+    outside: Callable[[Journal], Iterator[Effect]],
+    *,
+    dry_run: bool,
+    expect: str,
+    effects: str,
+    on_conflict: str,
+) -> tuple[Plan, Report | None]:
+    """One plan over files and effects. Effects first, newest first, then the files in one move: so an inverse still
+    finds the tree that its effect was made from, and what it writes there is taken back with the rest."""
+    with ws.store.lock(ws.id), journal_of(ws) as journal:
+        files, _ = ws.move_files(make, beside, dry_run=True, expect="")
+        side = Side(ws, journal, outside(journal))
+        whole = side.joined(files)
+        if dry_run:
+            return whole, None
+        if expect and whole.id != expect:
+            raise Conflict(
+                "the folder or the effects changed since the plan was made; nothing was touched",
+                hints=["look at the new plan and confirm again"],
+            )
+        if files.conflicts:
+            from reprieve.rollback.execute import conflict
+
+            raise conflict(files)
+        if effects != "undo":
+            side.leave("effects outside of the folder are undone with --yes")
+        else:
+            if on_conflict == "abort":
+                side.refuse_conflicts()
+            side.need_approval()
+            if side.has_commands and ws.capture.author()[2].is_used:
+                # what an inverse writes into the tree is no person's work: in a window it goes with the rest;
+                # where there never was a window, all that changes counts as the agent's anyway
+                window = Window(new_id(), "run:undo", "undo of effects")
+                ws.checkpoint("before undoing effects", opens=window)
+                side.carry_out()
+                ws.checkpoint("after undoing effects", closes=window.id)
+            else:
+                side.carry_out()
+        _, report = ws.move_files(make, beside, dry_run=False, expect="" if side.has_commands else files.id)
+        assert report is not None
+        return whole, report.replace(effects=tuple(side.outcomes))
+
+
+def stays_undone(ws: Workspace, redo: Plan) -> tuple[EffectOutcome, ...]:
+    """Effects that the move undid which is now redone: nothing does them again, a refund can't be refunded."""
+    move = ws.timeline.get(redo.of)
+    target = ws.timeline.get(field(move.data, "target")) if move is not None else None
+    if target is None:
+        return ()
+    with journal_of(ws) as journal:
+        return tuple(
+            EffectOutcome(effect.id, UNDONE, "it was undone and is not done again", effect.description)
+            for effect in journal.effects(since=target.seq)
+            if effect.undo_state == UNDONE
+        )
+
+
+def compensate(ws: Workspace, ref: str | None) -> Side | None:
+    """The effects since ref (default: the latest checkpoint), to be undone alone; None if there never was one."""
+    from reprieve.app import refs
+
+    if not journals.has_journal(ws):
+        return None
+    target = ws.resolve(ref) if ref else refs.latest(ws.timeline)
+    journal = journals.open_journal(ws)
+    return Side(ws, journal, journal.effects(since=target.seq, is_open=True))
+
+
+def json_of(effect: Effect) -> Json:
+    """An effect as the contract's JSON."""
+    from reprieve.app.render import time_text
+
+    return {
+        "id": effect.id,
+        "seq": effect.seq,
+        "kind": effect.kind,
+        "class": effect.cls,
+        "resource": effect.resource,
+        "state": effect.state,
+        "undo_state": effect.undo_state or None,
+        "description": effect.description,
+        "inverse": effect.inverse,
+        "actor": effect.actor,
+        "step": effect.step,
+        "created_at": time_text(effect.created_at),
+        "detail": effect.detail,
+        "depends": list(effect.depends),
+        "trusted": effect.is_trusted,
+    }

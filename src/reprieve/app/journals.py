@@ -1,0 +1,62 @@
+"""The journal of a workspace, opened when somebody needs it, with the drivers that undo each kind of effect."""
+
+from __future__ import annotations
+
+import os
+
+from reprieve.effects.journal import Journal, Place
+from reprieve.files.processes import born, is_alive
+from reprieve.model.window import standing
+from reprieve.store.effectlog import EffectLog, exists
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from reprieve.app.workspace import Workspace
+    from reprieve.rollback.effects import Drivers
+
+
+def has_journal(ws: Workspace) -> bool:
+    """Whether any effect was ever recorded on this machine."""
+    return exists(ws.home)
+
+
+def open_journal(ws: Workspace) -> Journal:
+    """The journal; made if it is not there. The caller closes `journal.log`."""
+    from reprieve.store.home import open_home
+
+    log = EffectLog(open_home(ws.home), reporter=ws.reporter)
+    me = os.getpid()
+    return Journal(log, ws.id, clock=ws.clock, process=(me, born(me)), is_alive=is_alive)
+
+
+def place(ws: Workspace, *, actor: str = "") -> Place:
+    """Where on the timeline we are, and whose window is open."""
+    head = ws.timeline.head()
+    if head is None:
+        head = ws.checkpoint("before the first effect").entry
+    now = standing(head.data)
+    innermost = [ids[0] for ids in now.lineages()]
+    by_id = {window.id: window for window in now.open}
+    window = by_id[innermost[-1]] if innermost else None
+    run = os.environ.get("REPRIEVE_RUN", "")
+    return Place(
+        head.seq,
+        actor or now.author(),
+        window.step if window else "",
+        window.id if window else "",
+        run or (window.actor.partition("/")[0] if window else ""),
+    )
+
+
+def drivers(journal: Journal) -> Drivers:
+    """What can undo, by kind of inverse."""
+    import time
+
+    from reprieve.app.egress import address_for
+    from reprieve.effects.command import CommandDriver
+    from reprieve.effects.http import HttpDriver
+
+    return {
+        "command": CommandDriver(),
+        "http": HttpDriver(address_for, sign=journal.log.fingerprint, sleep=time.sleep),
+    }

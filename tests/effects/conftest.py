@@ -1,0 +1,34 @@
+"""A workspace with a journal, and an HTTP API to do things to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprieve.app.finding import open_workspace
+from reprieve.app.journals import open_journal
+from reprieve.app.workspace import Workspace
+from reprieve.effects.journal import Journal
+from support.api import Api, serving
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    with serving() as api:
+        yield api
+
+
+@pytest.fixture
+def ws(project: Path) -> Iterator[Workspace]:
+    with open_workspace(str(project), create=True) as ws:
+        ws.checkpoint("base")
+        yield ws
+
+
+@pytest.fixture
+def journal(ws: Workspace) -> Iterator[Journal]:
+    journal = open_journal(ws)
+    yield journal
+    journal.log.close()
