@@ -123,24 +123,25 @@ def _no_intent() -> None:
 
 def _in_place() -> None:
     """Files are overwritten where they are instead of being staged and renamed."""
-    from reprieve.files.restore import Restore
+    from reprieve.files.steps import Steps
 
-    honest = Restore._replace
+    honest = Steps.replace
 
     def replace(self: Any, i: int, path: bytes, st: Any, after: Any) -> None:
         if after.kind != b"f":
             honest(self, i, path, st, after)
             return
-        fd, name = self._parent(path)
-        staged = os.open(b"n%d" % i, os.O_RDONLY, dir_fd=self.stage.fd)
+        fd, name = self.doors.parent(path)
+        stage = self.stage_of(path)
+        staged = os.open(stage.place(i), os.O_RDONLY, dir_fd=stage.fd)
         out = os.open(name, os.O_WRONLY | os.O_TRUNC, dir_fd=fd)
         while data := os.read(staged, 1000):
             os.write(out, data)
         os.close(staged)
         os.close(out)
-        self._note(path)
+        self.done.add(path)
 
-    Restore._replace = replace  # type: ignore[method-assign]
+    Steps.replace = replace  # type: ignore[method-assign]
 
 
 def _prune_alone() -> None:

@@ -1,0 +1,68 @@
+"""Tell whether what is at a path is what we think it is: by the index of the safety checkpoint, or by its content."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from reprieve.files import native, tree
+from reprieve.files.beneath import Beneath
+from reprieve.files.content import Unstable, capture
+from reprieve.files.meta import file_type
+from reprieve.model.entry import FILE, SYMLINK, Entry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from reprieve.store.protocols import Buffer
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Likeness:
+    """`index` is the tree as the safety checkpoint saw it; after a crash (`recover`) only content counts."""
+
+    def __init__(self, beneath: Beneath, index: Buffer, *, recover: bool) -> None:
+        self.beneath, self.index, self.recover = beneath, index, recover
+
+    def is_expected(self, path: bytes, st: os.stat_result, before: Entry) -> bool:
+        """Whether nobody touched it since the safety checkpoint."""
+        if self.recover:
+            return self.has_content(path, st, before)
+        row = native.find(self.index, path)
+        if row < 0:
+            return False
+        _, entry = tree.entry_at(self.index, row)
+        known = tree.stat_at(self.index, row)
+        if known.ino != st.st_ino or stat.S_IFMT(st.st_mode) != file_type(entry.kind):
+            return False
+        if entry.kind == FILE and entry.size != st.st_size:
+            return False
+        if known.nlink > 1:
+            # moving one name of a file changes the ctime under all its names
+            return entry.mtime_s * 1_000_000_000 + entry.mtime_ns == st.st_mtime_ns
+        return (known.ctime_s, known.ctime_ns) == divmod(st.st_ctime_ns, 1_000_000_000)
+
+    def has_content(self, path: bytes, st: os.stat_result, entry: Entry) -> bool:
+        """Whether it has the entry's kind and bytes."""
+        if stat.S_IFMT(st.st_mode) != file_type(entry.kind):
+            return False
+        fd, name = self.beneath.at(path)
+        if entry.kind == SYMLINK:
+            return os.readlink(name, dir_fd=fd) == entry.target
+        if entry.kind != FILE:
+            return True
+        if st.st_size != entry.size:
+            return False
+        try:
+            return content_of(fd, name) == entry.content
+        except Unstable:
+            return False
+
+
+def content_of(dir_fd: int, name: bytes) -> bytes:
+    """The id of a file's bytes. Raises OSError and Unstable."""
+    fd = os.open(name, _READ, dir_fd=dir_fd)
+    try:
+        return capture(fd, lambda items: 0).content
+    finally:
+        os.close(fd)

@@ -1,0 +1,245 @@
+"""The steps of a restore in the tree: each verifies that it moved what it expected, and each can be taken back.
+
+    remove   out of the tree, into the stage          new     out of the stage, where nothing is
+    replace  both at once (exchange)                  meta    owner, mode, xattrs, times in place
+
+Nothing here knows in which order steps are made: that is `restore`'s.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from reprieve.errors import Partial
+from reprieve.files import native, tree
+from reprieve.files.beneath import is_listed
+from reprieve.files.meta import file_type, set_meta
+from reprieve.model.change import Gap
+from reprieve.model.entry import DIR, Entry
+from reprieve.model.plan import Conflicted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reprieve.files.doors import Doors
+    from reprieve.files.likeness import Likeness
+    from reprieve.files.stage import Stage
+
+_NOREPLACE, _EXCHANGE = 1, 2
+_UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+_CHANGED = "changed by someone else while the rollback ran"
+
+
+class Steps:
+    """What was done to the tree so far: `done` paths, `conflicts` with somebody else, `lost` attributes."""
+
+    def __init__(self, doors: Doors, likeness: Likeness, stage_of: Callable[[bytes], Stage]) -> None:
+        self.doors, self.likeness, self.stage_of = doors, likeness, stage_of
+        self.beneath, self.index, self.recover = doors.beneath, likeness.index, likeness.recover
+        self.done: set[bytes] = set()
+        self.conflicts: list[Conflicted] = []
+        self.lost: list[Gap] = []
+        self._made: list[tuple[str, bytes, bytes, Stage]] = []  # (what, path, name in the stage), to take back
+        self._trash: list[tuple[Stage, bytes, bytes]] = []  # (stage, name in it, path that it came from)
+
+    def remove(self, path: bytes, before: Entry, after: Entry | None) -> None:
+        """Take what is at path out of the tree."""
+        try:
+            st = self.beneath.lstat(path)
+        except PermissionError:
+            self.doors.open_up(path)
+            st = self.beneath.lstat(path)
+        if st is None:
+            self.done.add(path)
+            return
+        if self.recover and after is not None and stat.S_IFMT(st.st_mode) == file_type(after.kind):
+            return  # the run that died had come further than this
+        if before.kind == DIR:
+            self._remove_dir(path, st, before)
+            return
+        if not self.likeness.is_expected(path, st, before):
+            self.skip(path, before)
+            return
+        if self._put_away(path, st, before):
+            self.done.add(path)
+
+    def _remove_dir(self, path: bytes, st: os.stat_result, before: Entry) -> None:
+        fd, name = self.doors.parent(path)
+        if not stat.S_ISDIR(st.st_mode):
+            self.skip(path, before)
+            return
+        self.beneath.forget(path)
+        try:
+            os.rmdir(name, dir_fd=fd)
+        except OSError as e:
+            if e.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
+                raise
+            reason = "holds something that the rollback must not remove"
+            self.conflicts.append(Conflicted(path, reason, current=before))
+            return
+        self._made.append(("rmdir", path, b"", self.stage_of(b"")))
+        self.done.add(path)
+
+    def _put_away(self, path: bytes, st: os.stat_result, wanted: Entry | None) -> bool:
+        """Move it into the stage; False if that was not what had been looked at, which is then where it was."""
+        fd, name = self.doors.parent(path)
+        stage = self.stage_of(path)
+        trash = stage.trash_name()
+        move(fd, name, stage.fd, trash)
+        self._made.append(("trash", path, trash, stage))
+        if not _came_out(stage, trash, st):
+            move(stage.fd, trash, fd, name)
+            self._made.pop()
+            self.skip(path, wanted)
+            return False
+        self._trash.append((stage, trash, path))
+        return True
+
+    def make_dir(self, i: int, path: bytes, st: os.stat_result | None, after: Entry) -> None:
+        """Have a directory at path; d{i} of the stage if there is none."""
+        if st is None:
+            fd, name = self.doors.parent(path)
+            move(self.stage_of(path).fd, b"d%d" % i, fd, name)
+            self._made.append(("mkdir", path, b"", self.stage_of(b"")))
+        elif not stat.S_ISDIR(st.st_mode):
+            self.skip(path, after)
+            return
+        self.done.add(path)
+        self.doors.touched.add(path)
+
+    def change_meta(self, path: bytes, st: os.stat_result | None, before: Entry | None, after: Entry) -> None:
+        """Owner, mode, xattrs and times only."""
+        if st is None or before is None or not (self.recover or self.likeness.is_expected(path, st, before)):
+            self.skip(path, after)
+            return
+        self._made.append(("meta", path, b"", self.stage_of(b"")))
+        fd, name = self.beneath.at(path)
+        reasons: list[str] = []
+        set_meta(fd, name, after, lost=reasons)
+        self.lost += [Gap(path, reason) for reason in reasons]
+        self.done.add(path)
+
+    def place(self, i: int, path: bytes) -> None:
+        """Move what is staged to where nothing is."""
+        fd, name = self.doors.parent(path)
+        stage = self.stage_of(path)
+        staged = stage.place(i)
+        try:
+            move(*stage.spot(staged), fd, name)
+        except FileExistsError:
+            self.skip(path, None)
+            return
+        self._made.append(("new", path, staged, stage))
+        self.done.add(path)
+
+    def replace(self, i: int, path: bytes, st: os.stat_result, after: Entry) -> None:
+        """Let what is staged change places with what is there, which was looked at as `st`."""
+        fd, name = self.doors.parent(path)
+        stage = self.stage_of(path)
+        staged = stage.place(i)
+        try:
+            native.rename2(*stage.spot(staged), fd, name, _EXCHANGE)
+        except OSError as e:
+            if e.errno not in _UNSUPPORTED:
+                raise
+            # no exchange on this file system: move the old one away first
+            if self._put_away(path, st, after):
+                self.place(i, path)
+            return
+        self._made.append(("swap", path, staged, stage))
+        if not _came_out(stage, staged, st):
+            native.rename2(*stage.spot(staged), fd, name, _EXCHANGE)
+            self._made.pop()
+            self.skip(path, after)
+            return
+        self._trash.append((stage, staged, path))
+        self.done.add(path)
+
+    def skip(self, path: bytes, wanted: Entry | None) -> None:
+        """Leave it alone: it is not what the plan was made for."""
+        self.conflicts.append(Conflicted(path, _CHANGED, wanted=wanted))
+
+    def is_conflicted(self, path: bytes) -> bool:
+        """Whether it, or a directory above it, was left alone."""
+        if not self.conflicts:
+            return False
+        bad = {c.path for c in self.conflicts}
+        return path in bad or any(above in bad for above in tree.ancestors(path))
+
+    def return_late_writes(self) -> None:
+        """A program may hold a replaced file open and write on: such a file goes back to its place and is named."""
+        if self.recover:
+            return
+        for stage, name, path in self._trash:
+            from_fd, last_name = stage.spot(name)
+            st = os.stat(last_name, dir_fd=from_fd, follow_symlinks=False)
+            row = native.find(self.index, path)
+            if row < 0 or not stat.S_ISREG(st.st_mode):
+                continue
+            _, entry = tree.entry_at(self.index, row)
+            if (st.st_size, st.st_mtime_ns) == (entry.size, entry.mtime_s * 1_000_000_000 + entry.mtime_ns):
+                continue
+            try:
+                fd, last = self.doors.parent(path)
+            except OSError:
+                rescued = b"reprieve-rescued-" + last_name
+                move(from_fd, last_name, stage.root_fd, rescued)
+                self.conflicts.append(Conflicted(path, f"written late; saved as {rescued.decode()}"))
+                continue
+            if self.beneath.lstat(path) is None:
+                move(from_fd, last_name, fd, last)
+            else:
+                native.rename2(from_fd, last_name, fd, last, _EXCHANGE)
+            self.done.discard(path)
+            self.conflicts.append(Conflicted(path, "still being written by a program; left as it is"))
+
+    def take_back(self, moves: tree.Delta, error: OSError, clean_up: Callable[[], None]) -> None:
+        """Undo the steps made so far, newest first. Raises Partial if that fails as well."""
+        befores = {path: before for path, before, _ in moves}
+        try:
+            for what, path, name, stage in reversed(self._made):
+                fd, last = self.beneath.at(path)
+                if what == "swap":
+                    native.rename2(*stage.spot(name), fd, last, _EXCHANGE)
+                elif what == "trash":
+                    move(stage.fd, name, fd, last)
+                elif what == "new":
+                    move(fd, last, *stage.spot(name))
+                elif what == "mkdir":
+                    self.beneath.forget(path)
+                    os.rmdir(last, dir_fd=fd)
+                elif what == "rmdir":
+                    os.mkdir(last, 0o700, dir_fd=fd)
+                    self.doors.touched.add(path)
+                before = befores[path]
+                if what in ("meta", "rmdir") and before is not None:
+                    set_meta(fd, last, before, lost=[])
+            self.done.clear()
+            clean_up()
+        except OSError as second:
+            raise Partial(
+                f"the rollback stopped half-way ({error.strerror}) and could not be taken back ({second.strerror})",
+                hints=["free some space or rights, then run any reprieve command here: it finishes the rollback first"],
+            ) from error
+
+
+def move(from_fd: int, old: bytes, to_fd: int, new: bytes) -> None:
+    """Rename to a name that is free. Raises OSError."""
+    try:
+        native.rename2(from_fd, old, to_fd, new, _NOREPLACE)
+    except OSError as e:
+        if e.errno not in _UNSUPPORTED:
+            raise
+        if is_listed(to_fd, new):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new) from None
+        os.rename(old, new, src_dir_fd=from_fd, dst_dir_fd=to_fd)
+
+
+def _came_out(stage: Stage, name: bytes, st: os.stat_result) -> bool:
+    """Whether what was moved into the stage is what was looked at; its ctime moved with it."""
+    fd, last = stage.spot(name)
+    now = os.stat(last, dir_fd=fd, follow_symlinks=False)
+    return (now.st_ino, now.st_size, now.st_mtime_ns) == (st.st_ino, st.st_size, st.st_mtime_ns)
