@@ -189,6 +189,7 @@ typedef struct {
 int openat_again(int dir, const char *name, int flags, mode_t mode);
 int open_path(int root, const uint8_t *path, size_t len, int flags, mode_t mode);
 int open_parent(parent_t *c, const uint8_t *path, size_t len);
+int rename_with(int from, const char *old, int to, const char *new, unsigned flags);
 
 /* ---- where to create (_native_rooms.c) -------------------------------------------------------------------------- */
 
@@ -249,6 +250,9 @@ PyObject *py_write_files(PyObject *module, PyObject *args);
 PyObject *py_make_dirs(PyObject *module, PyObject *args);
 PyObject *py_finish_dirs(PyObject *module, PyObject *args);
 PyObject *py_unlink_many(PyObject *module, PyObject *args);
+PyObject *py_move_many(PyObject *module, PyObject *args);
+PyObject *py_look_at(PyObject *module, PyObject *args);
+PyObject *py_with_xattrs(PyObject *module, PyObject *args);
 PyObject *py_rename2(PyObject *module, PyObject *args);
 PyObject *py_fill_stats(PyObject *module, PyObject *args);
 PyObject *py_stat_many(PyObject *module, PyObject *args);

@@ -15,6 +15,7 @@ _Fields = Any  # a tuple at run time
 
 _Row = tuple[bytes, bytes, int, int, int, int, int, int, bytes, int, int, int, bytes, int, int, int, int, int]
 _Stat = tuple[int, int, int, int, int, int, int, int, int, int, int, int]
+_Move = tuple[int, bytes, bytes, int, int, int, int, int, int, int]
 _Item = tuple[bytes, Sequence[Buffer], int, int, int, int, int]
 
 def scan(
@@ -113,6 +114,25 @@ def finish_dirs(root_fd: int, items: Iterable[tuple[bytes, int, int, int, int, i
 
 def unlink_many(dir_fd: int, names: Iterable[bytes], /) -> list[int]:
     """Remove what is no directory, by single names -> errno each."""
+
+def move_many(root_fd: int, stage_fd: int, items: Iterable[_Move], /) -> list[int]:
+    """Rename between the tree and the stage, in this order: [(what, path, name in the stage, type bits, ino, size or
+    -1, mtime_s, mtime_ns, ctime_s, ctime_ns or -1)] -> code each.
+
+    what: 0 both change places, 1 out of the tree, 2 into the tree where nothing is (then the rest is not looked at).
+    What is at the path must be as the item says; its mtime counts only where ctime_ns is -1. What came out is compared
+    with what was looked at. 0: done. -1: nothing moved, for any reason: look closer. An errno: it has moved, and what
+    came after failed; nothing after it was tried.
+    """
+
+def look_at(root_fd: int, paths: Iterable[bytes], /) -> list[tuple[int, int, int, bool] | None]:
+    """(flags, mode with type, uid, whether its directory's file system is read-only) each; None: can't be reached.
+
+    flags: 1 immutable, 2 append-only, -1: nothing is there, or the system does not tell in this way.
+    """
+
+def with_xattrs(root_fd: int, rows: Buffer, /) -> list[int]:
+    """Rows of directories that have extended attributes, or could not be asked."""
 
 def rename2(old_dir_fd: int, old: bytes, new_dir_fd: int, new: bytes, flags: int, /) -> None:
     """rename with flags 0, 1 NOREPLACE, 2 EXCHANGE. Names are single components; EINVAL where unsupported."""

@@ -140,18 +140,7 @@ PyObject *py_rename2(PyObject *module, PyObject *args)
     if (flags > 2 || !is_name(a, (size_t)PyBytes_GET_SIZE(old)) || !is_name(b, (size_t)PyBytes_GET_SIZE(new)))
         return os_error(EINVAL, old);
     Py_BEGIN_ALLOW_THREADS
-    if (flags == 0)
-        result = renameat(from, a, to, b);
-    else {
-#if defined(__linux__) && defined(SYS_renameat2)
-        result = (int)syscall(SYS_renameat2, from, a, to, b, flags);
-#elif defined(__APPLE__)
-        result = renameatx_np(from, a, to, b, flags == 1 ? RENAME_EXCL : RENAME_SWAP);
-#else
-        result = -1;
-        errno = ENOSYS;
-#endif
-    }
+    result = rename_with(from, a, to, b, flags);
     error = errno == ENOSYS || errno == ENOTSUP ? EINVAL : errno;
     Py_END_ALLOW_THREADS
     if (result) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from reprieve.files import tree
+from reprieve.files import native, tree
 from reprieve.files.beneath import Beneath
 from reprieve.files.meta import loosen, set_open, set_times
 from reprieve.model.change import Gap
@@ -52,6 +52,18 @@ class Doors:
                     self.touched.add(above)
             finally:
                 os.close(door)
+
+    def finish_many(self, wanted: list[tuple[bytes, Entry]]) -> list[Gap]:
+        """Owner, mode, xattrs and times of directories that were moved, deepest first; what could not be set."""
+        lost: list[Gap] = []
+        plain = [(path, e.mode, e.uid, e.gid, e.mtime_s, e.mtime_ns) for path, e in wanted if not e.xattrs]
+        codes = dict(zip([item[0] for item in plain], native.finish_dirs(self.beneath.root_fd, plain), strict=True))
+        for path, entry in wanted:
+            if codes.get(path, -1):
+                lost += self.finish(path, entry)  # it says what was the matter
+            else:
+                self.touched.discard(path)
+        return lost
 
     def finish(self, path: bytes, entry: Entry) -> list[Gap]:
         """Owner, mode, xattrs and time of a directory that was moved; what could not be set."""

@@ -42,6 +42,18 @@ class Likeness:
             return entry.mtime_s * 1_000_000_000 + entry.mtime_ns == st.st_mtime_ns
         return (known.ctime_s, known.ctime_ns) == divmod(st.st_ctime_ns, 1_000_000_000)
 
+    def columns(self, path: bytes) -> tuple[int, int, int, int, int, int, int] | None:
+        """The same for `native.move_many`: (type bits, ino, size, mtime_s, mtime_ns, ctime_s, ctime_ns)."""
+        row = native.find(self.index, path)
+        if row < 0:
+            return None
+        _, kind, _, _, _, size, mtime_s, mtime_ns, _, _, _, _, _, ino, ctime_s, ctime_ns, nlink, _ = native.get(
+            self.index, row
+        )
+        if nlink > 1:
+            ctime_ns = -1
+        return file_type(kind), ino, size if kind == FILE else -1, mtime_s, mtime_ns, ctime_s, ctime_ns
+
     def has_content(self, path: bytes, st: os.stat_result, entry: Entry) -> bool:
         """Whether it has the entry's kind and bytes."""
         if stat.S_IFMT(st.st_mode) != file_type(entry.kind):

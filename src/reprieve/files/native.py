@@ -19,8 +19,10 @@ if TYPE_CHECKING:
         find,
         finish_dirs,
         get,
+        look_at,
         make_dirs,
         merge,
+        move_many,
         open_beneath,
         pack,
         read_rows,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         syncfs,
         trim,
         unlink_many,
+        with_xattrs,
         write_files,
     )
 
@@ -58,8 +61,10 @@ __all__ = [
     "find",
     "finish_dirs",
     "get",
+    "look_at",
     "make_dirs",
     "merge",
+    "move_many",
     "open_beneath",
     "pack",
     "read_rows",
@@ -70,5 +75,6 @@ __all__ = [
     "syncfs",
     "trim",
     "unlink_many",
+    "with_xattrs",
     "write_files",
 ]

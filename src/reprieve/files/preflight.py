@@ -8,32 +8,72 @@ import os
 import stat
 import struct
 
-from reprieve.files import tree
+from reprieve.files import native, tree
 from reprieve.files.beneath import Beneath
 from reprieve.model.change import Gap
 
 _GETFLAGS = 0x80086601  # FS_IOC_GETFLAGS
-_IMMUTABLE, _APPEND_ONLY = 0x10, 0x20
+_IMMUTABLE_BIT, _APPEND_ONLY_BIT = 0x10, 0x20
+_IMMUTABLE = 1  # of native.look_at
+_FLAGS = ("append-only (chattr +a)", "immutable (chattr +i)")
 _FOREIGN = "its directory belongs to someone else and is not writable"
+_READ_ONLY = "the file system is mounted read-only"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def find_obstacles(beneath: Beneath, moves: tree.Delta) -> list[Gap]:
     """Paths that could not be moved, with the reason."""
     found: list[Gap] = []
-    parents: dict[bytes, str] = {}
+    reasons: dict[bytes, str] = {}  # by directory
+    known = _Known(beneath, moves)
     for path, before, _ in moves:
         above = tree.parent(path)
-        if path and above not in parents:
-            parents[above] = _why_closed(beneath, above)
-        reason = parents.get(above, "")
+        if path and above not in reasons:
+            reasons[above] = known.why_closed(above, path)
+        reason = reasons.get(above, "")
         if not reason and before is not None and before.kind in (b"f", b"d"):
-            reason = _why_fixed(beneath, path)
+            reason = known.why_fixed(path)
         if not reason and path and before is not None:
-            reason = _why_sticky(beneath, above, path)
+            reason = known.why_sticky(above, path)
         if reason:
             found.append(Gap(path, reason))
     return found
+
+
+class _Known:
+    """What one look at all of these paths and their directories told; where it did not, they are opened and asked."""
+
+    def __init__(self, beneath: Beneath, moves: tree.Delta) -> None:
+        self.beneath, self.me = beneath, os.geteuid()
+        paths = {path for path, _, _ in moves}
+        wanted = sorted(paths.union(map(tree.parent, paths)), key=tree.sort_key)
+        self.looks = dict(zip(wanted, native.look_at(beneath.root_fd, wanted), strict=True))
+
+    def why_closed(self, above: bytes, path: bytes) -> str:
+        """Why names in this directory cannot change, "" if they can. `path` is one of them."""
+        look, inside = self.looks[above], self.looks[path]
+        if look is None or inside is None:
+            return _why_closed(self.beneath, above)
+        flags, mode, uid, _ = look
+        if flags < 0 or uid != self.me or mode & 0o500 != 0o500:
+            return _why_closed(self.beneath, above)
+        if flags:
+            return f"its directory is {_FLAGS[flags & _IMMUTABLE]}"
+        return _READ_ONLY if inside[3] else ""
+
+    def why_fixed(self, path: bytes) -> str:
+        look = self.looks[path]
+        if look is None or look[0] < 0:
+            return _why_fixed(self.beneath, path)
+        return _FLAGS[look[0] & _IMMUTABLE] if look[0] else ""
+
+    def why_sticky(self, above: bytes, path: bytes) -> str:
+        directory, look = self.looks[above], self.looks[path]
+        if self.me == 0 or directory is None or look is None or not look[1]:
+            return ""
+        if not directory[1] & stat.S_ISVTX or self.me in (directory[2], look[2]):
+            return ""
+        return "belongs to someone else in a sticky directory"
 
 
 def _why_closed(beneath: Beneath, path: bytes) -> str:
@@ -51,24 +91,12 @@ def _why_closed(beneath: Beneath, path: bytes) -> str:
         return f"its directory is {reason}"
     if os.fstat(fd).st_uid != os.geteuid() and not _may_write(beneath, path):
         return _FOREIGN
-    if os.fstatvfs(fd).f_flag & os.ST_RDONLY:
-        return "the file system is mounted read-only"
-    return ""
+    return _READ_ONLY if os.fstatvfs(fd).f_flag & os.ST_RDONLY else ""
 
 
 def _may_write(beneath: Beneath, path: bytes) -> bool:
     fd, name = beneath.at(path)
     return os.access(name, os.W_OK | os.X_OK, dir_fd=fd, effective_ids=True)
-
-
-def _why_sticky(beneath: Beneath, above: bytes, path: bytes) -> str:
-    me = os.geteuid()
-    if me == 0:
-        return ""
-    directory, st = beneath.lstat(above), beneath.lstat(path)
-    if directory is None or st is None or not directory.st_mode & stat.S_ISVTX or me in (directory.st_uid, st.st_uid):
-        return ""
-    return "belongs to someone else in a sticky directory"
 
 
 def _why_fixed(beneath: Beneath, path: bytes) -> str:
@@ -91,8 +119,6 @@ def _fixed(fd: int) -> str:
             return ""  # this file system has no such flags
         raise
     (flags,) = struct.unpack_from("<I", raw)
-    if flags & _IMMUTABLE:
-        return "immutable (chattr +i)"
-    if flags & _APPEND_ONLY:
-        return "append-only (chattr +a)"
-    return ""
+    if not flags & (_IMMUTABLE_BIT | _APPEND_ONLY_BIT):
+        return ""
+    return _FLAGS[1 if flags & _IMMUTABLE_BIT else 0]

@@ -21,7 +21,7 @@ from reprieve.files.doors import Doors
 from reprieve.files.graft import find_grafts, find_others, finish_folders
 from reprieve.files.likeness import Likeness, content_of
 from reprieve.files.links import count_names
-from reprieve.files.meta import adds_xattrs, verify_times
+from reprieve.files.meta import adds_xattrs, is_dir, verify_times
 from reprieve.files.preflight import find_obstacles
 from reprieve.files.stage import Stage
 from reprieve.files.steps import Steps, move
@@ -99,6 +99,15 @@ class Restore:
                 hints=["make them changeable, or leave them out: reprieve rollback REF --only PATH"],
                 data={"paths": [os.fsdecode(gap.path) for gap in obstacles]},
             )
+
+    def prefetch(self) -> None:
+        """Have the store begin with the content that `prepare` will ask for; nothing is touched."""
+        self.blobs.prefetch(
+            after.content
+            for _, before, after in self.moves
+            if after is not None and after.kind == FILE and after.content and not after.is_chunked
+            if before is None or before.same_bytes_key != after.same_bytes_key
+        )
 
     def prepare(self) -> None:
         """Write all new content into the staging directory."""
@@ -179,20 +188,52 @@ class Restore:
             for i in sorted(early):
                 path, before, after = self.moves[i]
                 self._create(i, path, before, after)  # type: ignore[arg-type]
+            plain = self._plain_steps()
+            made = self._make(plain["trash"])
             for i in range(len(self.moves) - 1, -1, -1):
                 path, before, after = self.moves[i]
-                if before is not None and (after is None or after.kind != before.kind):
+                if before is not None and (after is None or after.kind != before.kind) and i not in made:
                     self._steps.remove(path, before, after)
+            made |= early | self._make(plain["swap"] + plain["new"]) | self._keep_dirs()
             for i, (path, before, after) in enumerate(self.moves):
                 top = self._grafts[i]
                 if top >= 0 and top != i:
                     if self.moves[top][0] in self.done:
                         self.done.add(path)
-                elif after is not None and i not in early and not self._steps.is_conflicted(path):
+                elif after is not None and i not in made and not self._steps.is_conflicted(path):
                     self._create(i, path, before, after)
         except OSError as error:
             self._steps.take_back(self.moves, error, self._clean_up)
             raise
+
+    def _plain_steps(self) -> dict[str, list[tuple[str, int, bytes]]]:
+        """Steps that can be made many at once: files whose directory stays."""
+        plain: dict[str, list[tuple[str, int, bytes]]] = {"trash": [], "swap": [], "new": []}
+        if self.recover or self.cross_mounts:
+            return plain
+        fresh = {path for path, before, after in self.moves if is_dir(after) and not is_dir(before)}
+        for i, (path, before, after) in enumerate(self.moves):
+            if self._grafts[i] >= 0 or is_dir(before) or is_dir(after) or tree.parent(path) in fresh:
+                continue
+            what = "trash" if after is None else "new" if before is None else "swap"
+            if after is None or (self._staged[i] and (before is None or before.kind == after.kind)):
+                plain[what].append((what, i, path))
+        return plain
+
+    def _keep_dirs(self) -> set[int]:
+        """Directories that only get another mode or time: `settle` does that, here they must be there."""
+        if self.recover or self._steps.conflicts:
+            return set()
+        kept = {i: move[0] for i, move in enumerate(self.moves) if move[0] and is_dir(move[1]) and is_dir(move[2])}
+        stats = native.stat_many(self.beneath.root_fd, kept.values())
+        made = {i for i, st in zip(kept, stats, strict=True) if st is not None and stat.S_ISDIR(st[0])}
+        for i in made:
+            self.done.add(kept[i])
+            self._doors.touched.add(kept[i])
+        return made
+
+    def _make(self, steps: list[tuple[str, int, bytes]]) -> set[int]:
+        return self._steps.move_many(self._stage(b""), [s for s in steps if not self._steps.is_conflicted(s[2])])
 
     def _clean_up(self) -> None:
         """After everything was taken back."""
@@ -206,28 +247,41 @@ class Restore:
         for stage in self.stages.values():
             stage.start_clearing()
         try:
+            folders = []
             for i in range(len(self.moves) - 1, -1, -1):
                 path, _, after = self.moves[i]
                 is_settled = self._grafts[i] >= 0 and self._grafts[i] != i
                 if path and after is not None and after.kind == DIR and path in self.done and not is_settled:
-                    self.lost.extend(self._doors.finish(path, after))
-            self._doors.settle(self._wanted(), leave={b""})
+                    folders.append((path, after))
+            self.lost.extend(self._doors.finish_many(folders))
+            wanted = self._wanted()
+            self._doors.settle(wanted, leave={b""})
+            if len(self.moves) < _MANY:
+                # removing a hundred files takes longer than this, syncing them does not
+                verify_times(self.beneath, self.moves, self.done)
+                result = meanwhile()
         finally:
             self._clear_stages()
         self.lost.extend(Gap(self.moves[i][0], s) for stage in self.stages.values() for i, s in stage.losses())
-        self._doors.settle(self._wanted())
-        behind = Behind(in_thread=len(self.moves) >= _MANY)
-        try:
-            if self.is_durable:
-                behind.start(lambda: native.syncfs(self.beneath.root_fd), lambda _: None)
-            is_corrected = verify_times(self.beneath, self.moves, self.done)
-            result = meanwhile()
-        finally:
-            behind.wait()
-        if is_corrected and self.is_durable:
-            native.syncfs(self.beneath.root_fd)
+        self._doors.settle(wanted)
+        if len(self.moves) < _MANY:
+            self._sync()
+        else:
+            behind = Behind(in_thread=True)
+            try:
+                behind.start(self._sync, lambda _: None)
+                is_corrected = verify_times(self.beneath, self.moves, self.done)
+                result = meanwhile()
+            finally:
+                behind.wait()
+            if is_corrected:
+                self._sync()
         self.beneath.close()
         return result
+
+    def _sync(self) -> None:
+        if self.is_durable:
+            native.syncfs(self.beneath.root_fd)
 
     def _wanted(self) -> dict[bytes, Entry | None]:
         return {path: after for path, _, after in self.moves if path in self.done}

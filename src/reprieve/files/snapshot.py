@@ -356,13 +356,14 @@ class _Work:
         return b"-wal" in self.rows or b"-journal" in self.rows
 
     def read_xattrs(self) -> None:
-        wanted = set(self.with_xattrs)
-        for row in range(tree.count(self.rows)):
-            kind = self.rows[tree.HEADER.size + row * _ROW + 6]
-            if kind == DIR[0]:
-                wanted.add(row)
-            elif kind == SYMLINK[0] and os.geteuid() == 0:
-                self._read_link_xattrs(row)  # only root can have set one
+        wanted = {*self.with_xattrs, *native.with_xattrs(self.root_fd, self.rows)}
+        kinds = bytes(
+            memoryview(self.rows)[tree.HEADER.size + 6 : tree.HEADER.size + tree.count(self.rows) * _ROW : _ROW]
+        )
+        if os.geteuid() == 0 and SYMLINK in kinds:
+            for row, kind in enumerate(kinds):
+                if kind == SYMLINK[0]:
+                    self._read_link_xattrs(row)  # only root can have set one
         for row in sorted(wanted):
             path = self._path(row)
             if path in self.gaps:

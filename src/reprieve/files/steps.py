@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _NOREPLACE, _EXCHANGE = 1, 2
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+_CODES = {"swap": 0, "trash": 1, "new": 2}  # as native.move_many wants them
+_NOTHING = (0, 0, -1, 0, 0, 0, -1)
 _CHANGED = "changed by someone else while the rollback ran"
 
 
@@ -157,6 +159,37 @@ class Steps:
             return
         self._trash.append((stage, staged, path))
         self.done.add(path)
+
+    def move_many(self, stage: Stage, wanted: list[tuple[str, int, bytes]]) -> set[int]:
+        """Make steps ("swap", "trash" or "new", number, path) that need no closer look; the numbers of those made.
+
+        What is not made is as it was, and may be tried one by one. Raises OSError.
+        """
+        calls, kept = [], []
+        for what, i, path in wanted:
+            expected = _NOTHING if what == "new" else self.likeness.columns(path)
+            if expected is not None:
+                name = stage.trash_name() if what == "trash" else b"n%d" % i
+                calls.append((_CODES[what], path, name, *expected))
+                kept.append((what, i, path, name))
+        made: set[int] = set()
+        failed = 0
+        codes = native.move_many(self.beneath.root_fd, stage.fd, calls) if calls else []
+        for (what, i, path, name), code in zip(kept, codes, strict=True):
+            if code < 0:
+                continue
+            self.doors.touched.add(tree.parent(path))
+            self._made.append((what, path, name, stage))
+            if code:
+                failed = code
+                continue
+            if what != "new":
+                self._trash.append((stage, name, path))
+            self.done.add(path)
+            made.add(i)
+        if failed:
+            raise OSError(failed, os.strerror(failed))
+        return made
 
     def skip(self, path: bytes, wanted: Entry | None) -> None:
         """Leave it alone: it is not what the plan was made for."""

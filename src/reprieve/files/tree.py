@@ -30,6 +30,7 @@ _STAT_COLUMNS = ((20, 24), (40, 48), (52, 72))
 _CONTENT_AT = 88
 _IS_FILE = bytes(byte == FILE[0] for byte in range(256))
 _ZERO = bytes(32)
+_LARGE = 8 << 20  # bytes; 50,000 files
 
 Delta = list[tuple[bytes, Entry | None, Entry | None]]
 
@@ -225,6 +226,12 @@ def explained(delta: Delta, old: Buffer, new: Buffer) -> Delta:
     if count(new) - count(old) == balance:
         return delta
     return [change for change in compare(old, new) if change[1] != change[2]]
+
+
+def trim(index: Buffer) -> None:
+    """Give unused memory back before more is needed, where trees are large: for small ones that costs more."""
+    if len(index) >= _LARGE:
+        native.trim()
 
 
 def parent(path: bytes) -> bytes:

@@ -10,7 +10,7 @@ impossible, takes them back.
 from __future__ import annotations
 
 from reprieve.errors import Conflict, Partial, Refused, ReprieveError, StoreCorrupted, StoreFailed
-from reprieve.files import native, tree
+from reprieve.files import tree
 from reprieve.files.capture import Capture
 from reprieve.files.restore import Restore
 from reprieve.files.snapshot import Snapshot
@@ -67,6 +67,7 @@ def begin(
     operation, safety = new_id(), new_id()
     moves: tree.Delta = [(a.path, a.before, a.after) for a in plan.actions]
     restore = _restore(capture, moves, seen.index, b".reprieve-" + operation.encode())
+    restore.prefetch()
     try:
         restore.check()
     except OSError as e:
@@ -98,7 +99,7 @@ def begin(
 def finish(capture: Capture, begun: Begun, *, now_ns: int) -> Report:
     """Make the move that was begun."""
     plan, index, restore, intent, head = begun.plan, begun.seen.index, begun.restore, begun.intent, begun.head
-    native.trim()
+    tree.trim(index)
     try:
         restore.prepare()
     except (OSError, ReprieveError) as e:

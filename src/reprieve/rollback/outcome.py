@@ -35,7 +35,7 @@ def judge(root_fd: int, done: tree.Delta, index: Buffer) -> Outcome:
     gone = [path for path, _, after in done if after is None]
     untrue = {native.get(rows, row)[0]: _VANISHED for row in native.fill_stats(root_fd, rows)}
     untrue.update(dict.fromkeys(_still_there(root_fd, gone), _CAME_BACK))
-    native.trim()
+    tree.trim(index)
     while True:
         if untrue:
             rows = native.merge(rows, tree.pack([]), list(untrue), {}, bytes(16))

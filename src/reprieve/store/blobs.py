@@ -45,6 +45,10 @@ class LocalBlobs:
         """The bytes, verified."""
         return self._mine().get(id)
 
+    def prefetch(self, ids: Iterable[bytes]) -> None:
+        """Begin with what `get_many` will be asked for."""
+        self._mine().prefetch(ids)
+
     def get_many(self, ids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Verified objects in the order in which they lie on disk."""
         return self._mine().get_many(ids)

@@ -137,6 +137,9 @@ class MemoryBlobs:
             self._damaged[id] = reason
         raise StoreCorrupted(f"object {id.hex()[:16]} is damaged: {reason}", data={"object": id.hex()})
 
+    def prefetch(self, ids: Iterable[bytes]) -> None:
+        """Everything is at hand."""
+
     def get_many(self, ids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Verified objects, each once."""
         for id in dict.fromkeys(ids):

@@ -18,7 +18,7 @@ from reprieve.store.home import sync_directory, undo_umask, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from reprieve.store.db import Database
     from reprieve.store.home import Home
@@ -177,6 +177,14 @@ class PackReader:
         if length:
             raise LostPack(f"pack {number} is cut off")
         return b"".join(parts)
+
+    def later(self, number: int, length: int, offset: int) -> Callable[[], bytes]:
+        """For another thread: gives the bytes, or fewer of them, or those of a file that was opened since."""
+        try:
+            fd = self._open[number] if number in self._open else self._open_pack(number)
+        except (LostPack, OSError):
+            return bytes
+        return lambda: os.pread(fd, length, offset)
 
     def announce(self, number: int, length: int, offset: int) -> None:
         """These bytes will be read soon. Only a hint: what is wrong is found by `read`."""

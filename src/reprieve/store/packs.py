@@ -29,12 +29,15 @@ if TYPE_CHECKING:
     from reprieve.store.home import Home
     from reprieve.store.locks import Lock, Locks
     from reprieve.store.protocols import Buffer
+    from reprieve.store.unpack import Ahead
 
 GROUP = 64 << 10  # raw bytes in a frame; 12 % smaller than files one by one, and little to read for one of them
 _RAW_BELOW = 16 << 10  # so little is not worth importing zstd for (8 ms)
 _NOWHERE = object()
 _AHEAD = 64  # frames that the disk is told of before they are read, and as many more
 _FEW = 256  # objects that are read without threads: they would not pay
+_WORTH_THREADS = 4  # frames
+_AHEAD_SIZE = 16 << 20  # raw bytes that are unpacked before they are asked for
 _TAKE_COUNT, _TAKE_SIZE = BATCH, 4 << 20  # objects looked up at a time
 
 
@@ -51,6 +54,7 @@ class LocalPacks:
         self._looked_at_packs = False
         self._frames: dict[tuple[int, int], dict[bytes, str] | str] = {}  # verified once in this process
         self._compressors: Compressors | None = None
+        self._ahead: tuple[set[bytes], Ahead] | None = None  # what is being unpacked for the next `get_many`
         self._broken_in: object = _NOWHERE  # the lock under which content was lost, while it is held
         self._clear()
         tell_on_fork(self)
@@ -107,10 +111,38 @@ class LocalPacks:
         except (Damaged, OSError):
             return self._get_again(id)
 
+    def prefetch(self, ids: Iterable[bytes]) -> None:
+        """Begin to unpack what `get_many` will be asked for. Whatever is wrong is found there."""
+        from reprieve.store.unpack import Ahead
+
+        wanted = list(dict.fromkeys(ids))
+        self._ahead = None
+        if len(wanted) > _FEW:
+            return  # then `get_many` has threads of its own, and bounds what is in memory
+        places = []
+        for row in self._places.rows(wanted):
+            try:
+                places.append(Place(row))
+            except Damaged:
+                continue
+        places.sort(key=lambda place: place.order)
+        groups = _by_frame(places)
+        if len(groups) >= _WORTH_THREADS and sum(group[0].raw_size for group in groups) <= _AHEAD_SIZE:
+            reads = [(group, self._places.later(group[0])) for group in groups]
+            self._ahead = {place.id for place in places}, Ahead(reads)
+
     def get_many(self, ids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """Verified objects in the order in which they lie on disk."""
+        """Verified objects, nearly in the order in which they lie on disk."""
         wanted = list(dict.fromkeys(ids))
         places: list[Place] = []
+        from reprieve.store.unpack import unpack_all
+
+        begun, self._ahead = self._ahead, None
+        if begun is not None and begun[0] <= set(wanted):
+            for group, found in begun[1].results():
+                for place, maybe in zip(group, found, strict=True):
+                    yield place.id, maybe if maybe is not None else self._get_again(place.id)
+            wanted = [id for id in wanted if id not in begun[0]]
         for row in self._places.rows(wanted):
             try:
                 places.append(Place(row))
@@ -120,8 +152,6 @@ class LocalPacks:
             for id in set(wanted).difference(place.id for place in places):
                 self._get_again(id)
         places.sort(key=lambda place: place.order)
-        from reprieve.store.unpack import unpack_all
-
         for group, found in unpack_all(self._frames_of(places), in_threads=len(places) > _FEW):
             for place, maybe in zip(group, found, strict=True):
                 yield place.id, maybe if maybe is not None else self._get_again(place.id)

@@ -9,7 +9,7 @@ from reprieve.store.packfile import LostPack, PackReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from reprieve.store.db import Database, Row
     from reprieve.store.home import Home
@@ -111,6 +111,11 @@ class Places:
         """The payload of its frame as it is on disk. Raises Damaged; OSError where the disk fails."""
         head = head_size(place.count)
         return self._read(place.pack, place.size - head, place.offset + head)
+
+    def later(self, place: Place) -> Callable[[], bytes]:
+        """The same for another thread, which gets fewer bytes where something is wrong. Raises OSError."""
+        head = head_size(place.count)
+        return self._reader.later(place.pack, place.size - head, place.offset + head)
 
     def announce(self, place: Place) -> None:
         """Its frame will be read soon: what is not in memory comes from the disk at the same time as others."""

@@ -32,6 +32,9 @@ class BlobStore(Protocol):
     def get(self, id: bytes) -> bytes:
         """The bytes, verified. Raises StoreCorrupted (damaged or missing; the message names the object)."""
 
+    def prefetch(self, ids: Iterable[bytes]) -> None:
+        """These will be asked for by the next `get_many`: begin, if that helps. Never raises for what they are."""
+
     def get_many(self, ids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Verified objects in the store's own best order, each once. Raises like `get`."""
 

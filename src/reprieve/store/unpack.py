@@ -1,6 +1,6 @@
 """Many objects out of their frames: decompressed and verified in threads while the caller uses what is ready.
 
-Threads only compute; files and the database stay with the caller.
+Threads compute, and read from files that the caller has opened; the database stays with the caller.
 """
 
 from __future__ import annotations
@@ -48,6 +48,37 @@ def unpack_all(frames: Iterable[tuple[Group, bytes]], *, in_threads: bool) -> It
         yield group, unpack(payload, group)
 
 
+class Ahead:
+    """Frames that threads unpack from now on, while the caller does something else.
+
+    Everything is handed over at once, so the threads end by themselves, whether anybody asks for the results or not.
+    """
+
+    def __init__(self, frames: Iterable[tuple[Group, Callable[[], bytes]]]) -> None:
+        from _queue import SimpleQueue
+        from _thread import start_new_thread
+
+        todo: SimpleQueue[Any] = SimpleQueue()
+        self._ready: SimpleQueue[Any] = SimpleQueue()
+        self._count = 0
+        for group, read in frames:
+            todo.put((self._count, group, read))
+            self._count += 1
+        for _ in range(_THREADS):
+            todo.put(None)
+        for _ in range(_THREADS):
+            start_new_thread(_read_and_work, (todo, self._ready))
+
+    def results(self) -> Iterator[tuple[Group, Found]]:
+        """As they come; once only."""
+        while self._count:
+            self._count -= 1
+            _, outcome = self._ready.get()
+            if isinstance(outcome, BaseException):
+                raise outcome
+            yield outcome
+
+
 def _unpack_in_threads(frames: Iterable[tuple[Group, bytes]]) -> Iterator[tuple[Group, Found]]:
     from _queue import SimpleQueue
     from _thread import start_new_thread
@@ -84,6 +115,21 @@ def _unpack_in_threads(frames: Iterable[tuple[Group, bytes]]) -> Iterator[tuple[
     finally:
         for _ in range(_THREADS):
             todo.put(None)
+
+
+def _read_and_work(todo: SimpleQueue[Any], ready: SimpleQueue[Any]) -> None:
+    while (job := todo.get()) is not None:
+        number, group, read = job
+        outcome: object
+        try:
+            try:
+                payload = read()
+            except OSError:
+                payload = b""  # matches no id, so each of them gets its second try
+            outcome = group, unpack(payload, group)
+        except BaseException as exc:  # noqa: BLE001  handed to the caller, who raises it
+            outcome = exc
+        ready.put((number, outcome))
 
 
 def _work(todo: SimpleQueue[Any], ready: SimpleQueue[Any]) -> None:

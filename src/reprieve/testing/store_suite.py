@@ -109,6 +109,28 @@ class StoreSuite:
         store.blobs.flush()
         assert dict(store.blobs.get_many(id for id, _ in objects)) == dict(objects)
 
+    def test_what_was_announced_comes_back_as_if_it_had_not_been(self, store: Store) -> None:
+        """A hint is a hint: asked for all of it, for more, for less, for something else, or never."""
+        objects = dict(blob(b"%d " % n * 20_000) for n in range(20))
+        other = blob(b"other" * 9000)
+        store.blobs.put([*objects.items(), other])
+        store.blobs.flush()
+        missing = hashlib.sha256(b"never stored").digest()
+        store.blobs.prefetch([*objects, missing])
+        assert dict(store.blobs.get_many(objects)) == objects
+        assert dict(store.blobs.get_many(objects)) == objects
+        some = dict(list(objects.items())[:15])
+        store.blobs.prefetch(some)
+        assert dict(store.blobs.get_many([*objects, other[0]])) == {**objects, other[0]: other[1]}
+        store.blobs.prefetch(objects)
+        assert dict(store.blobs.get_many(some)) == some
+        store.blobs.prefetch(objects)
+        assert dict(store.blobs.get_many([other[0]])) == {other[0]: other[1]}
+        store.blobs.prefetch([*objects, missing])
+        with pytest.raises(StoreCorrupted):
+            list(store.blobs.get_many([*objects, missing]))
+        store.blobs.prefetch(objects)
+
     def test_an_object_that_is_not_there_is_named(self, store: Store) -> None:
         missing = hashlib.sha256(b"never stored").digest()
         with pytest.raises(StoreCorrupted) as caught:
@@ -147,6 +169,18 @@ class StoreSuite:
         assert store.blobs.damaged() == set()
         assert dict(store.blobs.get_many([bad[0], good[0]])) == dict([bad, good])
         assert list(store.blobs.check()) == []
+
+    def test_damage_in_what_was_announced_is_named(self, store: Store) -> None:
+        objects = [blob(b"%d " % n * 30_000) for n in range(8)]
+        for one in objects:
+            store.blobs.put([one])
+            store.blobs.flush()
+        self.damage(store, objects[3][0])
+        store.blobs.prefetch(id for id, _ in objects)
+        with pytest.raises(StoreCorrupted) as caught:
+            list(store.blobs.get_many(id for id, _ in objects))
+        assert objects[3][0].hex()[:16] in caught.value.message
+        assert dict(store.blobs.get_many(id for id, _ in objects[4:])) == dict(objects[4:])
 
     def test_a_hit_on_damaged_content_is_not_trusted(self, store: Store) -> None:
         """Nobody has read it since it was damaged: put itself looks."""
