@@ -1,0 +1,39 @@
+"""The rule catalog: what known commands and HTTP requests do, and how each is taken back."""
+
+from reprieve.policy.catalog.load import load
+from reprieve.policy.catalog.model import (
+    Capture,
+    Catalog,
+    CommandMatch,
+    CommandRule,
+    HttpInverse,
+    HttpMatch,
+    HttpRule,
+    Inverse,
+    InverseRequest,
+    Step,
+)
+from reprieve.policy.catalog.template import (
+    captures,
+    instantiate,
+    instantiate_request,
+    read_capture,
+)
+
+__all__ = [
+    "Capture",
+    "Catalog",
+    "CommandMatch",
+    "CommandRule",
+    "HttpInverse",
+    "HttpMatch",
+    "HttpRule",
+    "Inverse",
+    "InverseRequest",
+    "Step",
+    "captures",
+    "instantiate",
+    "instantiate_request",
+    "load",
+    "read_capture",
+]
