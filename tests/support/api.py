@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,11 +46,21 @@ class Api:
     later: Counter[str] = field(default_factory=Counter)
     refunds: list[str] = field(default_factory=list)
     next_id: int = 0
+    busy: int = 0  # connections that are being served
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def sent(self, method: str, path: str) -> list[Seen]:
         """Requests of that kind."""
         return [seen for seen in self.requests if (seen.method, seen.path) == (method, path)]
+
+    def settle(self) -> None:
+        """Wait until what clients sent before has been worked off, also where they died since."""
+        with urllib.request.urlopen(f"{self.url}/answers/200"):
+            pass  # accepted in turn: all earlier connections are known by now
+        deadline = time.monotonic() + 10
+        while self.busy and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert not self.busy, "a connection is still being served"
 
     def changes(self) -> list[Seen]:
         """Requests that are no mere look."""
@@ -153,7 +165,24 @@ def serving() -> Iterator[Api]:
     """The API for as long as the block lasts."""
     api = Api()
     handler = type("Handler", (_Handler,), {"api": api})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 64
+
+        def process_request(self, request: Any, client_address: Any) -> None:
+            with api.lock:
+                api.busy += 1
+            super().process_request(request, client_address)
+
+        def shutdown_request(self, request: Any) -> None:
+            super().shutdown_request(request)
+            with api.lock:
+                api.busy -= 1
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            return  # clients that die in the middle are what this is for
+
+    with Server(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         api.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})

@@ -33,7 +33,7 @@
 #include <unistd.h>
 
 enum { KILL, KILL_AFTER, ERRNO, ERRNO_FROM, SHORT, STOP, SIGNAL };
-enum { WRITE = 1, CREATE = 2, MOVE = 4, REMOVE = 8, ATTR = 16, SYNC = 32, READ = 64, LOOK = 128 };
+enum { WRITE = 1, CREATE = 2, MOVE = 4, REMOVE = 8, ATTR = 16, SYNC = 32, READ = 64, LOOK = 128, NET = 256 };
 enum { GO, FAIL, HALF, DIE_AFTER };
 
 enum { RECORDS = 8192, TEXT = 120 };
@@ -157,6 +157,8 @@ CALL(rename, int, MOVE, AT_FDCWD, b, (const char *a, const char *b), (a, b))
 CALL(renameat, int, MOVE, e, b, (int d, const char *a, int e, const char *b), (d, a, e, b))
 CALL(renameat2, int, MOVE, e, b, (int d, const char *a, int e, const char *b, unsigned f), (d, a, e, b, f))
 CALL(fsync, int, SYNC, fd, NULL, (int fd), (fd))
+CALL(send, ssize_t, NET, fd, NULL, (int fd, const void *b, size_t n, int f), (fd, b, n, f))
+CALL(recv, ssize_t, NET, fd, NULL, (int fd, void *b, size_t n, int f), (fd, b, n, f))
 CALL(fdatasync, int, SYNC, fd, NULL, (int fd), (fd))
 CALL(syncfs, int, SYNC, fd, NULL, (int fd), (fd))
 CALL(sync_file_range, int, SYNC, fd, NULL, (int fd, off64_t o, off64_t n, unsigned f), (fd, o, n, f))

@@ -32,7 +32,7 @@ from typing import Any
 
 MODES = {"kill": 0, "kill_after": 1, "errno": 2, "errno_from": 3, "short": 4, "stop": 5, "signal": 6}
 
-WRITE, CREATE, MOVE, REMOVE, ATTR, SYNC, READ, LOOK = (1 << n for n in range(8))
+WRITE, CREATE, MOVE, REMOVE, ATTR, SYNC, READ, LOOK, NET = (1 << n for n in range(9))
 MUTATING = WRITE | CREATE | MOVE | REMOVE | ATTR | SYNC
 SPACE = WRITE | CREATE  # calls that a full disk makes fail
 

@@ -104,7 +104,9 @@ class Site:
         self.close()
 
 
-_FILES = frozenset({".", "format", "store.db", "store.db-journal", "ballast"})
+_FILES = frozenset(
+    {".", "format", "store.db", "store.db-journal", "ballast", "effects.db", "effects.db-journal", "effects.key"}
+)
 _FOLDERS = frozenset({"packs", "index", "locks", "witness", "runs"})
 
 

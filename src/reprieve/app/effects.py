@@ -162,11 +162,25 @@ def _in_step(ws: Workspace, name: str) -> Callable[[Effect], bool]:
 class Side:
     """The effects' part of one rollback: planned with the files, carried out before them."""
 
-    def __init__(self, ws: Workspace, journal: Journal, chosen: Iterator[Effect] | Sequence[Effect]) -> None:
+    def __init__(self, ws: Workspace, journal: Journal, chosen: Iterator[Effect]) -> None:
         self.ws, self.journal = ws, journal
         self.drivers = journals.drivers(journal)
-        self.actions = tuple(plan_effects(journal, chosen, self.drivers, now_ns=ws.clock()))
+        self._chosen: Iterator[Effect] | None = chosen
+        self._actions: tuple[EffectAction, ...] = ()
         self.outcomes: list[EffectOutcome] = []
+
+    def stream(self) -> Iterator[EffectAction]:
+        """The plan, each action as soon as it is known; nothing of it is kept."""
+        chosen, self._chosen = self._chosen, None
+        assert chosen is not None
+        return plan_effects(self.journal, chosen, self.drivers, now_ns=self.ws.clock())
+
+    @property
+    def actions(self) -> tuple[EffectAction, ...]:
+        """The whole plan."""
+        if self._chosen is not None:
+            self._actions = tuple(self.stream())
+        return self._actions
 
     def __enter__(self) -> Self:
         return self

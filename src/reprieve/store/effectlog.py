@@ -76,6 +76,7 @@ class EffectLog:
 
     def __init__(self, home: Home, *, reporter: Reporter | None = None) -> None:
         self.home = home
+        self._newest: dict[str, tuple[int, bytes]] = {}  # rows of the transaction under way
         is_new = not os.path.lexists(home.file(NAME))
         try:
             if is_new:
@@ -117,7 +118,12 @@ class EffectLog:
         self.db.execute(
             "INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?)", (workspace, seq, effect, kind, body, prev, mac)
         )
-        self.db.when_done(committed=lambda: self._write_witness(workspace, seq, mac))
+        if workspace not in self._newest:  # once for a transaction, however many rows it has
+            self.db.when_done(
+                committed=lambda: self._write_witness(workspace, *self._newest.pop(workspace)),
+                undone=lambda: self._newest.pop(workspace, None) and None,
+            )
+        self._newest[workspace] = (seq, mac)
         return Record(workspace, seq, effect, kind, body, prev, mac)
 
     def rows_of(self, workspace: str, effect: str) -> list[Record]:

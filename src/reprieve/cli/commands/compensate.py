@@ -36,18 +36,16 @@ def undo(args: Parsed, out: Terminal, *, execute: bool) -> int:
     """Plan the effects since REF, and unless it is only a look have them undone."""
     with opening.workspace(args, out) as ws:
         side = effects.compensate(ws, args.maybe("REF"))
-        if side is None or not side.actions:
-            out.line("No effects to undo")
-            out.answer(actions=[], effects=[])
-            return 0
+        if side is None:
+            return _none(out)
         with side:
-            out.answer(actions=[effect_action_json(action) for action in side.actions])
-            if not execute or not args.flag("yes"):
-                show_effects(side.actions, out)
             if not execute:
-                out.answer(effects=[])
-                out.say("Nothing was sent. Undo them: the same command with --execute")
-                return 0
+                return _look(side, out)
+            if not side.actions:
+                return _none(out)
+            out.answer(actions=[effect_action_json(action) for action in side.actions])
+            if not args.flag("yes"):
+                show_effects(side.actions, out)
             if not args.flag("yes") and not out.confirm(f"Undo {humane.count(len(side.actions), 'effect')}?"):
                 raise Refused("effects are undone only after a yes", hints=["the same command with --yes"])
             side.need_approval()
@@ -57,3 +55,29 @@ def undo(args: Parsed, out: Terminal, *, execute: bool) -> int:
             undone = sum(outcome.is_undone for outcome in side.outcomes)
             out.say(f"{humane.count(undone, 'effect')} undone, {len(side.outcomes) - undone:,} not")
             return 0 if undone == len(side.outcomes) else PARTLY
+
+
+def _look(side: effects.Side, out: Terminal) -> int:
+    """Show each action as soon as it is known: there may be very many."""
+    found = []
+    is_empty = True
+    for action in side.stream():
+        is_empty = False
+        if out.json:
+            found.append(effect_action_json(action))
+        else:
+            show_effects((action,), out)
+            out.flush()
+        if out.is_closed:
+            break
+    if is_empty:
+        return _none(out)
+    out.answer(actions=found, effects=[])
+    out.say("Nothing was sent. Undo them: the same command with --execute")
+    return 0
+
+
+def _none(out: Terminal) -> int:
+    out.line("No effects to undo")
+    out.answer(actions=[], effects=[])
+    return 0
