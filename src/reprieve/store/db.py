@@ -60,12 +60,14 @@ class Database:
         wait_s: float = PATIENCE_S,
         is_new: bool = False,
         migrations: Sequence[Sequence[str]] = MIGRATIONS,
+        pragmas: Sequence[str] = _PRAGMAS,
     ) -> None:
         self.path = path
         self._reporter = reporter or Reporter()
         self._wait_s = wait_s
         self._is_new = is_new  # being created: empty is right
         self._migrations = migrations
+        self._pragmas = pragmas
         self._pid = os.getpid()
         self._is_closed = False
         # by thread number; a number that is given again finds an idle connection
@@ -180,7 +182,7 @@ class Database:
             raise translate(exc, self.path) from exc
         here = self._threads[get_ident()] = _Connection(sql)
         try:
-            for pragma in _PRAGMAS:
+            for pragma in self._pragmas:
                 self.query(pragma)
             if self._version(here) < len(self._migrations):
                 self.migrate()

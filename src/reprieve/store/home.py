@@ -6,6 +6,7 @@
     index/      caches of the file engine
     locks/      flock files (locks.py)
     witness/    newest entry of each timeline, kept beside the database
+    threads/    agents' states, a database for each workspace that has some (thread_db.py)
     agents/     what the configuration files of coding agents held before our entries (agents/foreign.py)
     helper      the socket of the resident helper, while there is one (cli/helper)
     tmp/        scratch; a file is complete before it gets its real name
@@ -26,7 +27,7 @@ VERSION = 1
 _FORMAT_WORDS = "reprieve store "
 _DIRECTORIES = ("packs", "index", "locks", "witness", "tmp")
 _DATABASES = ("store.db", "store.db-journal", "effects.db", "effects.db-journal", "effects.key")
-_OURS = frozenset((*_DIRECTORIES, *_DATABASES, "agents", "ballast", "format", "helper"))
+_OURS = frozenset((*_DIRECTORIES, *_DATABASES, "agents", "ballast", "format", "helper", "threads"))
 
 
 class Home:

@@ -1,0 +1,1 @@
+"""Agent frameworks: one thin module each, which imports its framework."""

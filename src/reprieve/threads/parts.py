@@ -1,0 +1,379 @@
+"""Cut values into parts that are kept once, and put them together again.
+
+A list is cut into its elements, a larger dict into its values. Lists of parts are trees whose nodes end where an
+element's hash says so and not after a fixed number: a longer list shares all nodes but the last ones with the shorter
+one, and a list whose beginning was dropped shares the rest. So a turn of a conversation costs what is new in it,
+however long the conversation is.
+
+A *reference* is JSON: see docs/format.md, Threads.
+
+What was read or written is remembered, and handed out as copies only: a state that its owner changes in place must not
+change what another one gets. An object that is stored again is recognised by being the same object with the same
+fields; anything else about it would have to be written out to be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from json import dumps as json_dumps
+from typing import Any
+from weakref import ref as weak
+
+from reprieve.errors import StoreCorrupted
+from reprieve.store.hashing import sha256_in_thread as sha256
+from reprieve.store.thread_protocol import ThreadStore
+from reprieve.threads.values import Plain, Types, dumps, loads
+
+Reference = Any
+_INLINE = 64  # bytes of JSON that are not worth a part
+_SHORT = 8  # elements of a list that are not worth a tree
+_WIDE = 1024  # bytes from which a dict is cut
+_MASK, _MOST = 31, 128  # a node ends after one in 32 elements, and after 128 anyway
+_REMEMBERED = 16384
+_VALUE, _NODE, _DICT = b"V", b"N", b"D"
+_set = object.__setattr__  # a model's own __setattr__ would validate
+_SIMPLE = frozenset((str, int, bool, float, type(None)))
+
+
+class Parts:
+    """Writes and reads values of one store. May be used from several threads at once."""
+
+    def __init__(self, store: ThreadStore, types: Types) -> None:
+        self._store = store
+        self.types = types
+        self._texts: dict[str, bytes] = {}  # hash of the part that is this text
+        self._objects: dict[int, tuple[Callable[[], object], bytes, tuple[object, ...]]] = {}  # by id()
+        self._values: dict[bytes, tuple[Callable[[Any], Any] | None, Any]] = {}  # how to copy it, and what
+        self._nodes: dict[bytes, tuple[int, list[bytes]]] = {}
+
+    def with_types(self, types: Types) -> Parts:
+        """The same store, read and written with other types."""
+        return Parts(self._store, types)
+
+    # -- writing
+
+    def encode(self, value: Any, out: dict[bytes, bytes], known: set[bytes]) -> Reference:
+        """A reference to the value. Parts that are not in `known` are added to `out`."""
+        cls = type(value)
+        if cls is list:
+            return self._encode_list(value, out, known)
+        if cls is dict:
+            return self._encode_dict(value, out, known)
+        if cls in self.types.wrapped:
+            wrapper = self.types.wrapped[cls]
+            return {"w": wrapper.tag, "r": self.encode(wrapper.unwrap(value), out, known)}
+        if cls is str and len(value) > _INLINE:
+            return self._element(value, out, known).hex()
+        plain = self.types.plain(value)
+        body = dumps(plain)
+        if len(body) <= _INLINE:
+            return [plain]
+        return self._add(_VALUE + body, out, known).hex()
+
+    def _encode_list(self, value: list[Any], out: dict[bytes, bytes], known: set[bytes]) -> Reference:
+        if len(value) <= _SHORT:
+            return {"l": [self.encode(item, out, known) if type(item) is not list else self._whole(item, out, known)
+                          for item in value]}  # fmt: skip
+        level, hashes = 0, [self._element(item, out, known) for item in value]
+        while True:
+            hashes = [self._add_node(level, run, out, known) for run in _runs(hashes)]
+            if len(hashes) == 1:
+                return {"n": hashes[0].hex()}
+            level += 1
+
+    def _encode_dict(self, value: dict[Any, Any], out: dict[bytes, bytes], known: set[bytes]) -> Reference:
+        plain = self.types.plain(value)
+        body = dumps(plain)
+        if len(body) <= _INLINE:
+            return [plain]
+        if len(body) < _WIDE or "$" in plain:
+            return self._add(_VALUE + body, out, known).hex()
+        cut = {key: self._part_of_dict(item, out, known) for key, item in value.items()}
+        return {"d": self._add(_DICT + dumps(cut), out, known).hex()}
+
+    def _part_of_dict(self, item: Any, out: dict[bytes, bytes], known: set[bytes]) -> Reference:
+        return self._encode_list(item, out, known) if type(item) is list else self._whole(item, out, known)
+
+    def _whole(self, item: Any, out: dict[bytes, bytes], known: set[bytes]) -> Reference:
+        plain = self.types.plain(item)
+        body = dumps(plain)
+        return [plain] if len(body) <= _INLINE else self._add(_VALUE + body, out, known).hex()
+
+    def _element(self, item: Any, out: dict[bytes, bytes], known: set[bytes]) -> bytes:
+        cls = type(item)
+        if cls is str:
+            hash = self._texts.get(item)
+            if hash is not None and (hash in known or hash in out):
+                return hash
+        elif cls in self.types.models:
+            found = self._objects.get(id(item))
+            if found is not None and found[0]() is item and found[2] == _fields(item):
+                hash = found[1]
+                if hash in known or hash in out:
+                    return hash
+        hash = self._add(_VALUE + dumps(self.types.plain(item)), out, known)
+        if cls is str:
+            _remember(self._texts, item, hash)
+        elif cls in self.types.models:
+            fields = _fields(item)
+            if fields is not None:
+                _remember(self._objects, id(item), (weak(item), hash, fields))
+        return hash
+
+    def _add_node(self, level: int, run: list[bytes], out: dict[bytes, bytes], known: set[bytes]) -> bytes:
+        hash = self._add(_NODE + bytes((level,)) + b"".join(run), out, known)
+        if hash not in self._nodes:
+            _remember(self._nodes, hash, (level, run))
+        return hash
+
+    def _add(self, body: bytes, out: dict[bytes, bytes], known: set[bytes]) -> bytes:
+        hash = sha256(body)
+        if hash not in known:
+            out[hash] = body
+        return hash
+
+    # -- reading
+
+    def decode(self, reference: Reference, known: set[bytes] | None = None) -> Any:
+        """The value, the caller's own. `known` learns the parts it has: for one that may be stored again soon.
+
+        Raises StoreCorrupted.
+        """
+        if type(reference) is list:
+            return self.types.revive(reference[0])
+        if type(reference) is str:
+            hash = _hash(reference)
+            if known is not None:
+                known.add(hash)
+            return self._take([hash], known is not None)[0]
+        if "l" in reference:
+            return [self.decode(item, known) for item in reference["l"]]
+        if "n" in reference:
+            hashes = self._elements(_hash(reference["n"]), known)
+            if known is not None:
+                known.update(hashes)
+            return self._take(hashes, known is not None)
+        if "d" in reference:
+            hash = _hash(reference["d"])
+            if known is not None:
+                known.add(hash)
+            cut = loads(self.bodies([hash])[hash][1:])
+            return {key: self.decode(item, known) for key, item in cut.items()}
+        if reference.get("w") in self.types.wrappers:
+            return self.types.wrappers[reference["w"]].wrap(self.decode(reference["r"], known))
+        raise StoreCorrupted(f"a reference cannot be read: {str(reference)[:80]!r}")
+
+    def plain(self, reference: Reference) -> Plain:
+        """What a reference leads to as JSON, without making objects of it: for people and for programs without them."""
+        if type(reference) is list:
+            return reference[0]
+        if type(reference) is str:
+            hash = _hash(reference)
+            return loads(self.bodies([hash])[hash][1:])
+        if "l" in reference:
+            return [self.plain(item) for item in reference["l"]]
+        if "n" in reference:
+            hashes = self._elements(_hash(reference["n"]), None)
+            bodies = self.bodies(hashes)
+            return [loads(bodies[hash][1:]) for hash in hashes]
+        if "w" in reference:
+            return self.plain(reference["r"])
+        hash = _hash(reference["d"])
+        return {key: self.plain(item) for key, item in loads(self.bodies([hash])[hash][1:]).items()}
+
+    def elements(self, reference: Reference) -> list[bytes]:
+        """The parts that are the elements of a list that was cut."""
+        return self._elements(_hash(reference["n"]), None)
+
+    def reach(self, references: Iterable[Reference]) -> set[bytes]:
+        """All parts that these references need."""
+        found: set[bytes] = set()
+        todo = list(references)
+        while todo:
+            reference = todo.pop()
+            if type(reference) is str:
+                found.add(_hash(reference))
+            elif type(reference) is dict and "l" in reference:
+                todo += reference["l"]
+            elif type(reference) is dict and "w" in reference:
+                todo.append(reference["r"])
+            elif type(reference) is dict and "n" in reference:
+                root = _hash(reference["n"])
+                if root not in found:
+                    found.update(self._elements(root, found))
+            elif type(reference) is dict and "d" in reference:
+                hash = _hash(reference["d"])
+                if hash not in found:
+                    found.add(hash)
+                    todo += loads(self.bodies([hash])[hash][1:]).values()
+        return found
+
+    def _elements(self, root: bytes, known: set[bytes] | None) -> list[bytes]:
+        hashes = [root]
+        while True:
+            missing = [hash for hash in hashes if hash not in self._nodes]
+            if missing:
+                for hash, body in self.bodies(missing).items():
+                    _remember(self._nodes, hash, _node(hash, body))
+            try:
+                nodes = [self._nodes[hash] for hash in hashes]
+            except KeyError:
+                continue  # forgotten by another thread meanwhile
+            if known is not None:
+                known.update(hashes)
+            hashes = [below for _, run in nodes for below in run]
+            if nodes[0][0] == 0:
+                return hashes
+
+    def _take(self, hashes: list[bytes], remember: bool) -> list[Any]:
+        values = self._values
+        missing = [hash for hash in hashes if hash not in values]
+        fresh: dict[bytes, tuple[Callable[[Any], Any] | None, Any]] = {}
+        if missing:
+            for hash, body in self.bodies(missing).items():
+                fresh[hash] = entry = self._original(body)
+                _remember(values, hash, entry)
+        made = []
+        objects = self._objects
+        for hash in hashes:
+            copy, original = fresh.get(hash) or values.get(hash) or self._original(self.bodies([hash])[hash])
+            if copy is None:
+                made.append(original)
+            elif copy is _Original.copy:
+                one = original.copy()
+                if remember:
+                    objects[id(one)] = (weak(one), hash, original.fields)
+                made.append(one)
+            else:
+                made.append(copy(original))
+        if remember:
+            _trim(objects)
+        return made
+
+    def _original(self, body: bytes) -> tuple[Callable[[Any], Any] | None, Any]:
+        plain = loads(body[1:])
+        value = self.types.revive(plain)
+        cls = type(value)
+        if cls in _SIMPLE:
+            return None, value
+        if cls in self.types.models:
+            fields = _fields(value)
+            if fields is not None and value.__pydantic_private__ is None:
+                return _Original.copy, _Original(value, fields)
+        # nothing else is worth a copier of its own: it is made anew from its JSON
+        return self.types.revive, plain
+
+    def bodies(self, hashes: list[bytes]) -> dict[bytes, bytes]:
+        """Parts as they are stored, each checked. Raises StoreCorrupted."""
+        wanted = list(dict.fromkeys(hashes))
+        found = self._store.parts(wanted)
+        for hash in wanted:
+            if hash not in found:
+                raise StoreCorrupted(
+                    f"part {hash.hex()[:16]} of a thread is missing", hints=["see: reprieve thread verify"]
+                )
+            if sha256(found[hash]) != hash:
+                raise StoreCorrupted(
+                    f"part {hash.hex()[:16]} of a thread is damaged", hints=["see: reprieve thread verify"]
+                )
+        return found
+
+
+def _runs(hashes: list[bytes]) -> list[list[bytes]]:
+    runs: list[list[bytes]] = []
+    start = 0
+    for at, hash in enumerate(hashes, 1):
+        if hash[0] & _MASK == 0 or at - start >= _MOST:
+            runs.append(hashes[start:at])
+            start = at
+    if start < len(hashes):
+        runs.append(hashes[start:])
+    return runs
+
+
+def _node(hash: bytes, body: bytes) -> tuple[int, list[bytes]]:
+    if body[:1] != _NODE or (len(body) - 2) % 32 or len(body) < 34:
+        raise StoreCorrupted(f"part {hash.hex()[:16]} of a thread is no list")
+    return body[1], [body[at : at + 32] for at in range(2, len(body), 32)]
+
+
+def _hash(text: object) -> bytes:
+    try:
+        return bytes.fromhex(str(text))
+    except ValueError as exc:
+        raise StoreCorrupted(f"a reference cannot be read: {str(text)[:80]!r}") from exc
+
+
+def _fields(model: Any) -> tuple[object, ...] | None:
+    """What a model holds, so that a later change shows; None if that cannot be told from its fields alone."""
+    if model.__pydantic_extra__:
+        return None
+    values = tuple(model.__dict__.values())
+    for value in values:
+        if value and type(value) is not str:
+            break
+    else:
+        return values
+    try:
+        return tuple(json_dumps(value) if value and type(value) in (list, dict) else _scalar(value) for value in values)
+    except (TypeError, ValueError):
+        return None
+
+
+def _scalar(value: object) -> object:
+    if type(value) in _SIMPLE or not value:
+        return value
+    raise TypeError
+
+
+class _Original:
+    """A model as it was read, from which copies are made: the way to a state is mostly making copies of messages."""
+
+    def __init__(self, model: Any, fields: tuple[object, ...]) -> None:
+        self.cls: Any = type(model)
+        self.values = dict(model.__dict__)
+        held = [(name, value) for name, value in self.values.items() if type(value) in (dict, list)]
+        self.dicts = [name for name, value in held if value == {}]
+        self.lists = [name for name, value in held if value == []]
+        self.containers = [(name, value) for name, value in held if value]
+        # Shared by all copies: it names all fields, so that setting one adds nothing to it.
+        self.fields_set = model.__pydantic_fields_set__
+        self.has_extra = model.__pydantic_extra__ is not None
+        self.fields = fields
+
+    def copy(self) -> Any:
+        """A model of the caller's own."""
+        made = self.cls.__new__(self.cls)
+        values = self.values.copy()
+        for name in self.dicts:
+            values[name] = {}
+        for name in self.lists:
+            values[name] = []
+        for name, value in self.containers:
+            values[name] = _copied(value)
+        _set(made, "__dict__", values)
+        _set(made, "__pydantic_fields_set__", self.fields_set)
+        _set(made, "__pydantic_extra__", {} if self.has_extra else None)
+        _set(made, "__pydantic_private__", None)
+        return made
+
+
+def _copied(value: Any) -> Any:
+    cls = type(value)
+    if cls is dict:
+        return {key: _copied(item) for key, item in value.items()} if value else {}
+    if cls is list:
+        return [_copied(item) for item in value] if value else []
+    return value
+
+
+def _remember(memory: dict[Any, Any], key: Any, value: Any) -> None:
+    memory[key] = value
+    _trim(memory)
+
+
+def _trim(memory: dict[Any, Any]) -> None:
+    """Forget the older half when it gets too much; a dict keeps its order."""
+    if len(memory) > _REMEMBERED:
+        for key in list(memory)[: _REMEMBERED // 2]:
+            memory.pop(key, None)
