@@ -80,8 +80,8 @@ def test_s30_no_secret_of_a_reference_is_kept(cli: Cli, api: Api, home: Path) ->
 def test_s05_a_command_is_an_argument_list_as_it_was_given(cli: Cli, project: Path) -> None:
     words = ("; rm -rf /", "$(touch x)", "a\nb", "*", "-rf")
     effect = cli("record", "command", "--description", "d", "--json", "--", "echo", *words).json["effect"]
-    assert effect["inverse"]["argv"][1:] == list(words)
-    assert os.path.isabs(effect["inverse"]["argv"][0])
+    assert effect["inverse"]["steps"][0]["argv"][1:] == list(words)
+    assert os.path.isabs(effect["inverse"]["steps"][0]["argv"][0])
     result = cli("rollback", "--yes", "--json").json["report"]["effects"][0]
     assert result["state"] == "undone"
     assert result["detail"].endswith("; rm -rf / $(touch x) a\nb * -rf")

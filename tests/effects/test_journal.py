@@ -20,7 +20,7 @@ from reprieve.effects.journal import Charge, Journal, Place
 from reprieve.errors import Refused, Repeated, ReprieveError, StoreCorrupted
 from reprieve.model.effect import CLASSES, EffectDraft, worst
 
-INVERSE: dict[str, object] = {"kind": "command", "argv": ["/bin/true"], "cwd": "/"}
+INVERSE: dict[str, object] = {"kind": "command", "steps": [{"argv": ["/bin/true"]}], "cwd": "/"}
 PLACE = Place(at=1, run="r")
 
 

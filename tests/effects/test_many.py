@@ -18,7 +18,7 @@ MANY = 100_000
 def fill(ws: Workspace) -> None:
     """Rows as the journal writes them, in one go: one by one they would take a disk minutes."""
     journal = open_journal(ws)
-    inverse: dict[str, object] = {"kind": "command", "argv": ["/bin/true", "x" * 50], "cwd": "/"}
+    inverse: dict[str, object] = {"kind": "command", "steps": [{"argv": ["/bin/true", "x" * 50]}], "cwd": "/"}
     model = journal.record(EffectDraft("command", "compensable", "thing/?", "thing ?", inverse=inverse), Place(at=1))
     bodies = [(row.kind, row.body) for row in journal.log.rows_of(ws.id, model.id)]
     rows, index, prev = [], [], journal.log.rows_of(ws.id, model.id)[-1].mac

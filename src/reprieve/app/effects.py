@@ -232,8 +232,8 @@ class Side:
         if self.ws.config.policy_approve_undo == "always":
             return True
         effect = self.journal.get(action.effect)
-        argv = (effect.inverse or {}).get("argv")
-        return not effect.is_trusted and isinstance(argv, list) and starts_others(argv)
+        steps = (effect.inverse or {}).get("steps")
+        return not effect.is_trusted and isinstance(steps, list) and any(starts_others(step["argv"]) for step in steps)
 
     def leave(self, why: str) -> None:
         """Do nothing, and say so."""

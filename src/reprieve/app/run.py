@@ -6,6 +6,7 @@ import fcntl
 import os
 import sys
 
+from reprieve.app.recording import Recording
 from reprieve.files.attribution import last_standing
 from reprieve.files.processes import RUN, left_by
 from reprieve.model.value import Value
@@ -43,8 +44,8 @@ def run(ws: Workspace, argv: Sequence[str], *, label: str = "", on_failure: str 
     before, window = ws.open_window(
         f"run:{label}", label, label=f"before {label}", pid=os.getpid(), parent=outer_window(ws)
     )
-    with _announced(ws, label):
-        code = _spawn(argv)
+    with _announced(ws, label), Recording(ws, argv) as recording:
+        code = recording.exit_code = _spawn(argv)
         is_checked = code == 0 and bool(check)
         if is_checked:
             code = _spawn(("/bin/sh", "-c", check))

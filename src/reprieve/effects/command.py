@@ -1,6 +1,7 @@
 """Undo by a command: an argument list that was frozen when the effect was recorded, run without a shell.
 
-    inverse = {"kind": "command", "argv": [...], "cwd": ..., "env": [names], "timeout_s": 60, "is_idempotent": false}
+    inverse = {"kind": "command", "steps": [{"argv": [...], "stdin": ""}], "cwd": ..., "env": [names], "timeout_s": 60,
+               "is_idempotent": false, "guard": [{"argv": [...], "sha256": of what it printed after the effect}]}
 
 The program gets a small environment of its own, no standard input, a time limit and a limit for what it prints; when
 it ends its whole process group is ended with it.
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import os
 
-from reprieve.effects.driver import READY, UNCLEAR, Check, Outcome
+from reprieve.effects.driver import CHANGED, READY, UNCLEAR, Check, Outcome
 from reprieve.errors import Refused, Usage
 from reprieve.model.effect import FAILED, MANUAL, UNDONE, UNKNOWN
 
@@ -30,21 +31,41 @@ _NEVER_BEGIN = ("LD_", "DYLD_", "PYTHON", "GIT_", "PERL", "RUBY", "NODE_", "JAVA
 
 
 def inverse_of(
-    argv: Sequence[str],
-    *,
+    *commands: Sequence[str],
     cwd: str,
+    stdin: Sequence[str] = (),
     env: Sequence[str] = (),
     timeout_s: int = TIMEOUT_S,
     is_idempotent: bool = False,
+    guard: Sequence[Json] = (),
 ) -> Json:
-    """The frozen inverse. The program is looked up now: what an agent puts into PATH later is not it. Raises Usage."""
+    """The frozen inverse: commands that are run one after the other, each with its standard input.
+
+    Programs are looked up now: what an agent puts into PATH later is not it. Raises Usage.
+    """
+    for name in env:
+        if name in _NEVER or name.startswith(_NEVER_BEGIN):
+            raise Usage(f"the variable '{name}' changes what programs do; it is not passed on")
+    given = [*stdin, *[""] * (len(commands) - len(stdin))]
+    inverse: Json = {
+        "kind": "command",
+        "steps": [{"argv": found(argv), "stdin": text} for argv, text in zip(commands, given, strict=True)],
+        "cwd": os.path.abspath(cwd),
+        "env": list(env),
+        "timeout_s": timeout_s,
+        "is_idempotent": is_idempotent,
+    }
+    if guard:
+        inverse["guard"] = list(guard)
+    return inverse
+
+
+def found(argv: Sequence[str]) -> list[str]:
+    """The same with the whole path of its program. Raises Usage."""
     import shutil
 
     if not argv or not argv[0]:
         raise Usage("a command that reverses needs a program")
-    for name in env:
-        if name in _NEVER or name.startswith(_NEVER_BEGIN):
-            raise Usage(f"the variable '{name}' changes what programs do; it is not passed on")
     if any("\0" in word for word in argv):
         raise Usage("an argument can't hold a zero byte")
     program = argv[0] if os.path.isabs(argv[0]) else shutil.which(argv[0], path=PATH)
@@ -53,51 +74,61 @@ def inverse_of(
         program = os.path.abspath(found) if found else None
     if program is None:
         raise Usage(f"there is no program '{argv[0]}'", hints=["give its whole path"])
-    return {
-        "kind": "command",
-        "argv": [program, *argv[1:]],
-        "cwd": os.path.abspath(cwd),
-        "env": list(env),
-        "timeout_s": timeout_s,
-        "is_idempotent": is_idempotent,
-    }
+    return [program, *argv[1:]]
 
 
 class CommandDriver:
-    """Runs the command."""
+    """Runs the commands."""
 
     def says(self, effect: Effect) -> str:
         import shlex
 
-        inverse = effect.inverse or {}
-        return "run: " + shlex.join(_words(inverse)) + f"  (in {inverse.get('cwd', '.')})"
+        parts = []
+        for argv, stdin in _steps(effect):
+            given = f" with {stdin!r} as its input" if stdin else ""
+            parts.append(shlex.join(argv) + given)
+        return "run: " + ", then: ".join(parts) + f"  (in {(effect.inverse or {}).get('cwd', '.')})"
 
     def check(self, effect: Effect, names: Mapping[str, str]) -> Check:
         inverse = effect.inverse or {}
-        program, cwd = _words(inverse)[0], str(inverse.get("cwd", ""))
-        if not os.access(program, os.X_OK):
-            return Check(UNCLEAR, f"the program {program} is not there")
+        cwd = str(inverse.get("cwd", ""))
+        for argv, _ in _steps(effect):
+            if not os.access(argv[0], os.X_OK):
+                return Check(UNCLEAR, f"the program {argv[0]} is not there")
         if not os.path.isdir(cwd):
             return Check(UNCLEAR, f"the folder {cwd} is not there")
+        for guard in _list(inverse.get("guard")):
+            assert isinstance(guard, dict)
+            argv = [str(word) for word in _list(guard.get("argv"))]
+            try:
+                now = printed(argv, cwd=cwd, passed=_passed(inverse))
+            except OSError as e:
+                return Check(UNCLEAR, f"{argv[0]} could not be started: {e.strerror}")
+            if now != guard.get("sha256"):
+                return Check(CHANGED, f"{' '.join(argv)} no longer says what it said after the effect")
         return Check(READY)
 
     def undo(self, effect: Effect, names: Mapping[str, str]) -> Outcome:
         inverse = effect.inverse or {}
-        passed = [str(name) for name in _list(inverse.get("env"))]
-        try:
-            code, output, limit = run_bounded(
-                [names.get(word, word) for word in _words(inverse)],
-                cwd=str(inverse.get("cwd", "")),
-                env=environment(passed),
-                timeout_s=float(str(inverse.get("timeout_s") or TIMEOUT_S)),
-            )
-        except OSError as e:
-            return Outcome(FAILED, f"could not be started: {e.strerror}")
-        said = f": {output}" if output else ""
-        if limit:
-            return Outcome(MANUAL, f"ended by us after {limit}; how far it came is not known{said}")
-        if code != 0:
-            return Outcome(FAILED, f"exit code {code}{said}")
+        said = ""
+        for number, (argv, stdin) in enumerate(_steps(effect)):
+            try:
+                code, output, limit = run_bounded(
+                    [names.get(word, word) for word in argv],
+                    cwd=str(inverse.get("cwd", "")),
+                    env=environment(_passed(inverse)),
+                    timeout_s=float(str(inverse.get("timeout_s") or TIMEOUT_S)),
+                    stdin=stdin,
+                )
+            except OSError as e:
+                return Outcome(MANUAL if number else FAILED, f"{argv[0]} could not be started: {e.strerror}")
+            text = output.decode("utf-8", "replace")[-_SHOWN:].strip()
+            said = f": {text}" if text else ""
+            if limit:
+                return Outcome(MANUAL, f"ended by us after {limit}; how far it came is not known{said}")
+            if code != 0:
+                # of several commands some were run: doing it all again is not the same
+                return Outcome(MANUAL if number else FAILED, f"{os.path.basename(argv[0])}: exit code {code}{said}")
         return Outcome(UNDONE, f"exit code 0{said}")
 
     def resolve(self, effect: Effect) -> str:
@@ -116,9 +147,24 @@ def environment(passed: Sequence[str]) -> dict[str, str]:
     return {**env, "PATH": PATH}
 
 
+def printed(argv: Sequence[str], *, cwd: str, passed: Sequence[str] = ()) -> str:
+    """The hash of what a command prints, and of how it ends. Raises OSError."""
+    from hashlib import sha256
+
+    code, output, limit = run_bounded(argv, cwd=cwd, env=environment(passed), timeout_s=TIMEOUT_S)
+    return sha256(f"{code} {limit} ".encode() + output).hexdigest()
+
+
 def run_bounded(
-    argv: Sequence[str], *, cwd: str, env: Mapping[str, str], timeout_s: float, most: int = MOST_OUTPUT
-) -> tuple[int, str, str]:
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    timeout_s: float,
+    most: int = MOST_OUTPUT,
+    stdin: str = "",
+    kept: int = 4 * _SHOWN,
+) -> tuple[int, bytes, str]:
     """Exit code, the end of what it printed, and the limit that ended it ("" if none). Its whole group is ended."""
     import selectors
     import signal
@@ -129,14 +175,14 @@ def run_bounded(
         list(argv),
         cwd=cwd or None,
         env=dict(env),
-        stdin=subprocess.DEVNULL,
+        stdin=_given(stdin) if stdin else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
         close_fds=True,
     )
     assert child.stdout is not None
-    until, printed, kept, limit = time.monotonic() + timeout_s, 0, b"", ""
+    until, size, output, limit = time.monotonic() + timeout_s, 0, b"", ""
     try:
         with selectors.DefaultSelector() as ready:
             ready.register(child.stdout, selectors.EVENT_READ)
@@ -152,9 +198,9 @@ def run_bounded(
                 data = os.read(child.stdout.fileno(), 65536)
                 if not data:
                     break
-                printed += len(data)
-                kept = (kept + data)[-_SHOWN * 4 :]
-                if printed > most:
+                size += len(data)
+                output = (output + data)[-kept:]
+                if size > most:
                     limit = f"{most:,} bytes of output"
                     break
         if not limit:
@@ -169,11 +215,34 @@ def run_bounded(
             pass  # the group is gone already
         child.wait()
         child.stdout.close()
-    return child.returncode, kept.decode("utf-8", "replace")[-_SHOWN:].strip(), limit
+    return child.returncode, output, limit
 
 
-def _words(inverse: Mapping[str, object]) -> list[str]:
-    return [str(word) for word in _list(inverse.get("argv"))] or [""]
+def _given(text: str) -> int:
+    """A file that holds the input and has no name: a program that reads none of it can't block us."""
+    fd = os.memfd_create("stdin") if hasattr(os, "memfd_create") else _unnamed()
+    os.write(fd, text.encode("utf-8", "surrogateescape"))
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _unnamed() -> int:
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _steps(effect: Effect) -> list[tuple[list[str], str]]:
+    steps = []
+    for step in _list((effect.inverse or {}).get("steps")):
+        assert isinstance(step, dict)
+        steps.append(([str(word) for word in _list(step.get("argv"))] or [""], str(step.get("stdin") or "")))
+    return steps
+
+
+def _passed(inverse: Mapping[str, object]) -> list[str]:
+    return [str(name) for name in _list(inverse.get("env"))]
 
 
 def _list(value: object) -> list[object]:

@@ -1,0 +1,158 @@
+"""Record what known commands do outside of the folder: by the rule catalog, what was there before, and the way back.
+
+    match ─▶ captures before ─▶ intent ─▶ the command, by whoever runs it ─▶ captures after ─▶ outcome and inverse
+
+If what it takes to undo cannot be learned, the effect is recorded as irreversible and says why.
+"""
+
+from __future__ import annotations
+
+import os
+
+from reprieve.app import effects, journals
+from reprieve.effects.command import environment, found, inverse_of, printed, run_bounded
+from reprieve.errors import Refused, Usage
+from reprieve.model.effect import DONE, IRREVERSIBLE, READ, REFUSED, UNKNOWN, EffectDraft
+from reprieve.model.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reprieve.app.workspace import Workspace
+    from reprieve.model.effect import Json
+    from reprieve.policy.catalog import Capture, Catalog, CommandMatch
+
+    Captured = dict[str, str | tuple[str, ...]]
+
+_CAPTURE_S = 20.0
+_MOST = 256 * 1024  # of what a capture prints; more is no small thing to put back
+
+
+class Watched(Value):
+    """A command whose effect is being recorded."""
+
+    effect: str  # id
+    argv: tuple[str, ...]
+
+
+def catalog_of() -> Catalog:
+    """The rules that are shipped, and the user's own beside the configuration; never the tree's."""
+    from reprieve.app import places
+    from reprieve.policy import catalog
+
+    own = os.path.join(os.path.dirname(places.user_config()), "catalog")
+    return catalog.load((own,) if os.path.isdir(own) else ())
+
+
+def begin(ws: Workspace, argv: Sequence[str], *, cwd: str, rules: Catalog, call: str = "") -> Watched | None:
+    """Capture what it takes to undo the command, and make its intent durable. None if it is no known effect."""
+    match = rules.match_command(argv)
+    if match is None or match.rule.cls == READ or (match.rule.files and _is_inside(ws, cwd)):
+        return None
+    from reprieve.policy.redact import redact
+
+    why, captured = "", {}
+    try:
+        captured = _capture(match, "before", cwd)
+    except Refused as e:
+        why = e.message
+    text = redact(" ".join(argv))
+    request: Json = {"argv": [redact(word) for word in argv], "cwd": cwd, "captured": dict(captured)}
+    if why:
+        request["why_not"] = why
+    with effects.journal_of(ws) as journal:
+        draft = EffectDraft(
+            "command",
+            match.rule.cls if match.rule.inverse and not why else IRREVERSIBLE,
+            _resource(match),
+            text[:500],
+            request=request,
+            rule=match.rule.id,
+            call=f"{call}/{match.rule.id}/{text}" if call else "",
+            fingerprint=f"command {cwd} {text}",
+        )
+        effect = journal.begin(draft, journals.place(ws), is_fork=True)
+    return Watched(effect.id, tuple(argv))
+
+
+def finish(ws: Workspace, watched: Watched, *, exit_code: int | None, rules: Catalog) -> None:
+    """Write down what became of it; None: nobody knows."""
+    with effects.journal_of(ws) as journal:
+        effect = journal.get(watched.effect)
+        match = rules.match_command(watched.argv)
+        request = effect.request or {}
+        cwd = str(request.get("cwd", ""))
+        if exit_code is None or match is None:
+            journal.finish(effect.id, UNKNOWN, detail="its end was not seen")
+            return
+        why = str(request.get("why_not", ""))
+        inverse: Json | None = None
+        if match.rule.inverse and not why:
+            try:
+                inverse = _inverse(match, _kept(request), cwd)
+            except (Refused, Usage) as e:
+                why = e.message
+        if exit_code != 0:
+            # many commands fail in part: what there is to undo is kept, and a person decides
+            state = UNKNOWN if inverse is not None else REFUSED
+            journal.finish(effect.id, state, detail=f"exit code {exit_code}", inverse=inverse)
+            return
+        cls = effect.cls if inverse is not None else IRREVERSIBLE
+        journal.finish(effect.id, DONE, detail=why, inverse=inverse, cls=cls)
+
+
+def _inverse(match: CommandMatch, captured: Captured, cwd: str) -> Json:
+    from reprieve.policy.catalog import captures, instantiate
+
+    after = captures(match, when="after")
+    captured = {**captured, **_capture(match, "after", cwd)}
+    made = instantiate(match, captured)
+    if not made.steps:
+        raise Refused("there is nothing to put back")
+    guards: list[Json] = []
+    for capture in after:
+        if capture.name.partition(".")[2] in match.rule.guard:
+            guards.append({"argv": found(capture.run), "sha256": printed(found(capture.run), cwd=cwd)})
+    return inverse_of(*(step.argv for step in made.steps), cwd=cwd, stdin=[s.stdin for s in made.steps], guard=guards)
+
+
+def _capture(match: CommandMatch, when: str, cwd: str) -> Captured:
+    from reprieve.policy.catalog import captures
+
+    return {capture.name: _captured(capture, cwd) for capture in captures(match, when=when)}
+
+
+def _captured(capture: Capture, cwd: str) -> str | tuple[str, ...]:
+    from reprieve.policy.catalog import read_capture
+    from reprieve.policy.redact import redact
+
+    try:
+        code, output, limit = run_bounded(
+            found(capture.run), cwd=cwd, env=environment(()), timeout_s=_CAPTURE_S, most=_MOST, kept=_MOST
+        )
+    except (OSError, Usage) as e:
+        raise Refused(f"{capture.run[0]} could not be started, so what it takes to undo is not known") from e
+    if limit:
+        raise Refused(f"{' '.join(capture.run)} was ended after {limit}, so what it takes to undo is not known")
+    text = output.decode("utf-8", "surrogateescape")
+    if redact(text) != text:
+        raise Refused("what was there before holds a secret, which the journal does not keep")
+    return read_capture(capture, output, code)
+
+
+def _kept(request: Json) -> Captured:
+    values = request.get("captured")
+    assert isinstance(values, dict)
+    return {str(k): tuple(map(str, v)) if isinstance(v, list) else str(v) for k, v in values.items()}
+
+
+def _resource(match: CommandMatch) -> str:
+    names = [str(value) for item in match.items for _, value in item]
+    return f"{match.rule.program}:{' '.join(names)}"
+
+
+def _is_inside(ws: Workspace, cwd: str) -> bool:
+    root = os.fsdecode(ws.root)
+    here = os.path.realpath(cwd)
+    return here == root or here.startswith(root + "/")
