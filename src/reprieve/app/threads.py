@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, cast
 
+from reprieve.errors import Conflict, Partial, Usage
 from reprieve.store.thread_db import SqliteThreads
 from reprieve.store.thread_memory import MemoryThreads
+from reprieve.threads.moves import Moved, rollback
 from reprieve.threads.threads import Threads
 from reprieve.threads.values import Types
 
@@ -43,6 +45,29 @@ def open_threads(
         return Threads(SqliteThreads.open(os.path.join(os.fspath(where), FILE), create=create), types), None
     ws = cast("Workspace", getattr(where, "_inner", where))  # the public Workspace is a thin cover
     return Threads(SqliteThreads.open(path_of(ws), create=create), types, clock=ws.clock), Files(ws)
+
+
+def roll_back(
+    threads: Threads, files: Files | None, thread: str, id: str, *, with_files: bool, expect: str = ""
+) -> tuple[Moved, Report | None]:
+    """Roll a thread back, and the files of that moment with it. Files go first: they may be in conflict.
+
+    Raises BadRef, Usage, Conflict, Refused with nothing moved; Partial if the thread moved on after the files had gone.
+    """
+    if not with_files:
+        return rollback(threads, thread, id, expect=expect), None
+    planned = rollback(threads, thread, id, expect=expect, dry_run=True)
+    if files is None or not planned.files:
+        raise Usage(f"no file checkpoint is known for {id}", hints=["roll back the state alone, without the files"])
+    report = files.rollback(planned.files)[1]
+    try:
+        return rollback(threads, thread, id, expect=planned.before), report
+    except Conflict as exc:
+        raise Partial(
+            f"the files are as at {planned.files}, but the thread '{thread}' moved on meanwhile and was left alone",
+            hints=["take the files forward again: reprieve redo", "or roll back the thread alone"],
+            data={"files": planned.files, "head": exc.data.get("head")},
+        ) from exc
 
 
 def path_of(ws: Workspace) -> str:

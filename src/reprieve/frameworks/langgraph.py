@@ -34,7 +34,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
-from reprieve.app.threads import open_threads
+from reprieve.app.threads import open_threads, roll_back
 from reprieve.errors import Usage
 from reprieve.frameworks.langgraph_types import langgraph_types
 from reprieve.threads import handoff, moves, retention
@@ -265,18 +265,11 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
         """Make an earlier state the head of its thread, in all namespaces; nothing is erased.
 
         `files`: move the workspace's files to the checkpoint of that moment, too; they go first, so that a conflict
-        there leaves everything as it was. `expect`: only if that is the head now. Raises BadRef, Conflict, Refused.
+        there leaves everything as it was. `expect`: only if that is the head now.
+
+        Raises BadRef, Usage, Conflict, Refused, with nothing moved.
         """
-        report = None
-        if files:
-            if self._files is None:
-                raise Usage("this saver has no workspace, so there are no files to roll back")
-            state = self._threads.get(thread_id, checkpoint_id)
-            linked = str(state.body.get("files", "")) if state else ""
-            if state is not None and not linked:
-                raise Usage(f"no file checkpoint is known for {checkpoint_id}")
-            report = self._files.rollback(linked)[1] if linked else None
-        moved = moves.rollback(self._threads, thread_id, checkpoint_id, expect=expect)
+        moved, report = roll_back(self._threads, self._files, thread_id, checkpoint_id, with_files=files, expect=expect)
         return {
             "thread_id": thread_id,
             "checkpoint_id": moved.id,

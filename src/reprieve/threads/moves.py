@@ -44,10 +44,13 @@ class _Point(NamedTuple):
     waits: bool
 
 
-def rollback(threads: Threads, thread: str, id: str, *, expect: str = "", keep_writes: bool | None = None) -> Moved:
+def rollback(
+    threads: Threads, thread: str, id: str, *, expect: str = "", keep_writes: bool | None = None, dry_run: bool = False
+) -> Moved:
     """Make a state the head of its thread again. `expect`: only if that is the head now (else Conflict).
 
-    `keep_writes`: whether what its tasks wrote stays with it; None: if it waits. Raises BadRef, Usage.
+    `keep_writes`: whether what its tasks wrote stays with it; None: if it waits. `dry_run`: only see whether it can be
+    done. Raises BadRef, Usage.
     """
     with threads.store.transaction():
         record, entries = _open(threads, thread)
@@ -62,6 +65,8 @@ def rollback(threads: Threads, thread: str, id: str, *, expect: str = "", keep_w
         point = _point(threads, thread, threads.story(thread), entries, id, keep_writes)
         if id == before and not point.cut:
             raise Usage(f"{id} is the present state of the thread '{thread}'; there is nothing to take back")
+        if dry_run:
+            return Moved(thread, "", id, before, len(point.kept), str(point.body.get("files", "")))
         head = id
         if not point.waits:
             head = new_id(max(e.id for e in entries if e.kind == STATE and e.ns == ""), clock=threads.clock)

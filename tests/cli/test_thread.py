@@ -1,0 +1,162 @@
+"""`reprieve thread`: the states of agents on the command line, without the framework that made them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
+
+import reprieve
+from reprieve.frameworks.langgraph import ReprieveSaver
+from support import Cli
+
+
+def put(saver: ReprieveSaver, n: int, parent: str = "", thread: str = "order-7") -> str:
+    checkpoint = empty_checkpoint()
+    messages: list[Any] = []
+    for k in range(n + 1):
+        messages += [HumanMessage(f"question {k}", id=f"h{k}"), AIMessage(f"answer {k}", id=f"a{k}")]
+    checkpoint["channel_values"] = {"messages": messages, "plan": {"step": n}}
+    config: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": parent or None}}
+    saver.put(config, checkpoint, {"source": "loop", "step": n, "parents": {}}, {})
+    return checkpoint["id"]
+
+
+@pytest.fixture
+def ids(project: Path, home: Path) -> list[str]:
+    """A thread of the workspace with five states; each wrote a file of its own before."""
+    made = [""]
+    with reprieve.open(project) as ws, ReprieveSaver(ws) as saver:
+        for n in range(5):
+            (project / f"made{n}.txt").write_text(str(n))
+            made.append(put(saver, n, made[-1]))
+    return made[1:]
+
+
+def test_list_and_show_tell_what_there_is(cli: Cli, ids: list[str]) -> None:
+    (one,) = cli("thread", "list", "--json").json["threads"]
+    assert (one["id"], one["states"], one["head"]) == ("order-7", 5, ids[4])
+    assert "order-7  5 states" in cli("thread", "list").out
+    shown = cli("thread", "show", "order-7", "--json").json["states"]
+    assert [state["id"] for state in shown] == ids[::-1] and shown[0]["is_head"] and shown[0]["files"]
+    state = cli("thread", "show", "order-7", ids[1], "--json").json["state"]
+    assert state["values"]["plan"] == {"step": 1}
+    assert state["values"]["messages"][2]["v"]["content"] == "question 1"
+    assert "question 1" in cli("thread", "show", "order-7", "~3").out
+    assert cli("thread", "show", "order-7", ids[2][-8:]).out.startswith(f"State:    {ids[2]}")
+
+
+def test_diff_is_deep(cli: Cli, ids: list[str]) -> None:
+    found = cli("thread", "diff", "order-7", ids[3], "--json").json["differences"]
+    assert {tuple(one["path"]): one["change"] for one in found} == {
+        ("messages", 8): "added",
+        ("messages", 9): "added",
+        ("plan", "step"): "changed",
+    }
+    assert "+ plan.step: 4" in cli("thread", "diff", "order-7", "~1", "head").out
+    assert "No difference" in cli("thread", "diff", "order-7", "head").out
+
+
+def test_rollback_and_back_again(cli: Cli, ids: list[str], project: Path) -> None:
+    done = cli("thread", "rollback", "order-7", ids[1], "--json").json
+    assert (done["restored_from"], done["rolled_back_from"]) == (ids[1], ids[4])
+    head = cli("thread", "show", "order-7", "head", "--json").json["state"]
+    assert head["values"]["plan"] == {"step": 1} and head["rolled_back_from"] == ids[4]
+    assert (project / "made4.txt").exists(), "files only when asked for"
+    assert "reprieve rollback" in cli("thread", "rollback", "order-7", ids[4]).out
+    assert cli("thread", "show", "order-7", "head", "--json").json["state"]["values"]["plan"] == {"step": 4}
+    assert len(cli("thread", "show", "order-7", "--json").json["states"]) == 7
+
+
+def test_P34_the_files_of_the_moment_go_along_if_asked_for(cli: Cli, ids: list[str], project: Path) -> None:
+    done = cli("thread", "rollback", "order-7", ids[1], "--files", "--json").json
+    assert done["files_rolled_back"] and not (project / "made4.txt").exists() and (project / "made1.txt").exists()
+    cli("redo")
+    assert (project / "made4.txt").exists()
+    assert cli("thread", "show", "order-7", "head", "--json").json["state"]["values"]["plan"] == {"step": 1}
+
+
+def test_what_cannot_be_rolled_back_leaves_the_files_alone(cli: Cli, ids: list[str], project: Path) -> None:
+    (project / "made4.txt").write_text("mine")
+    assert cli("thread", "rollback", "order-7", "head", "--files", check=False).code == 2
+    assert (project / "made4.txt").read_text() == "mine"
+    assert cli("thread", "rollback", "order-7", "nothing", check=False).code == 2
+    assert cli("thread", "rollback", "none", "head", check=False).code == 2
+
+
+def test_fork_handoff_and_adopt(cli: Cli, ids: list[str], project: Path) -> None:
+    assert cli("thread", "fork", "order-7", ids[2], "other", "--json").json["forked_from"] == f"order-7:{ids[2]}"
+    (project / "handoff.json").write_text(cli("thread", "handoff", "order-7", ids[3], "--to", "reviewer").out)
+    assert json.loads((project / "handoff.json").read_text())["to_agent"] == "reviewer"
+    adopted = cli("thread", "adopt", "handoff.json", "review", "--json").json
+    assert adopted["verified"] and adopted["adopted_from"] == f"order-7:{ids[3]}"
+    state = cli("thread", "show", "review", "head", "--json").json["state"]
+    assert state["values"]["plan"] == {"step": 3} and state["adopted_from"]
+    assert cli("thread", "fork", "order-7", ids[2], "other", check=False).code == 4
+    described = json.loads((project / "handoff.json").read_text())
+    for broken in ({**described, "sha256": "0" * 64}, {"thread_id": "order-7"}):
+        done = cli("thread", "adopt", "-", "no", input=json.dumps(broken), check=False)
+        assert done.code == 5, done
+    assert cli("thread", "adopt", "handoff.txt", "no", check=False).code == 2
+    assert {one["id"] for one in cli("thread", "list", "--json").json["threads"]} == {"order-7", "other", "review"}
+
+
+def test_verify_says_what_is_wrong_and_ends_with_13(cli: Cli, ids: list[str], home: Path) -> None:
+    (told,) = cli("thread", "verify", "--json").json["threads"]
+    assert told["ok"] and told["states"] == 5
+    assert cli("thread", "verify", "order-7", "--expect", told["hash"]).code == 0
+    assert cli("thread", "verify", "order-7", "--expect", "0" * 64, check=False).code == 13
+    (path,) = (home / "threads").glob("*.db")
+    with sqlite3.connect(path) as sql:
+        sql.execute("DELETE FROM entries WHERE seq = 2")
+    done = cli("thread", "verify", "--json", check=False)
+    assert done.code == 13
+    assert [(p["status"], p["seq"]) for p in done.json["error"]["problems"]] == [("missing", 2)]
+
+
+def test_search_finds_text(cli: Cli, ids: list[str]) -> None:
+    hits = cli("thread", "search", "QUESTION 3", "--json").json["hits"]
+    assert [(hit["thread"], hit["id"], hit["channel"]) for hit in hits] == [("order-7", ids[3], "messages")]
+    assert "question 3" in cli("thread", "search", "question 3", "--thread", "order-7").out
+    assert "Nothing found" in cli("thread", "search", "nowhere").out
+
+
+def test_prune_and_delete_ask_first(cli: Cli, ids: list[str]) -> None:
+    assert cli("thread", "prune", "order-7", "--dry-run", "--json").json["states"] == 4
+    assert cli("thread", "prune", "order-7", check=False).code == 5
+    assert len(cli("thread", "show", "order-7", "--json").json["states"]) == 5
+    assert cli("thread", "prune", "order-7", "--keep", "2", "--yes", "--json").json["states"] == 3
+    assert [s["id"] for s in cli("thread", "show", "order-7", "--json").json["states"]] == [ids[4], ids[3]]
+    assert cli("thread", "verify").code == 0
+    assert cli("thread", "delete", "order-7", check=False).code == 5
+    assert cli("thread", "delete", "order-7", "--yes", "--json").json["states"] == 2
+    assert cli("thread", "list", "--json").json["threads"] == []
+    assert cli("thread", "show", "order-7", check=False).code == 2
+
+
+def test_a_folder_with_threads_of_its_own(cli: Cli, project: Path) -> None:
+    with ReprieveSaver(project / "state") as saver:
+        first = put(saver, 0)
+        put(saver, 1, first)
+    assert cli("thread", "list", "--state", "state", "--json").json["threads"][0]["states"] == 2
+    cli("thread", "rollback", "order-7", first, "--state", "state")
+    assert cli("thread", "verify", "--state", "state").code == 0
+    described = cli("thread", "handoff", "order-7", "--state", "state").out
+    cli("checkpoint")
+    cli("thread", "adopt", "-", "mine", "--from", "state", input=described)
+    assert cli("thread", "show", "mine", "head", "--json").json["state"]["values"]["plan"] == {"step": 0}
+    assert cli("thread", "list", "--state", "nowhere", check=False).code == 3
+
+
+def test_looking_makes_nothing(cli: Cli, home: Path) -> None:
+    cli("checkpoint")
+    assert "No threads yet" in cli("thread", "list").out
+    assert cli("thread", "verify", "--json").json["threads"] == []
+    assert not (home / "threads").exists()
+    assert cli("thread", "fly", check=False).code == 2
+    assert cli("thread", "fork", "a", check=False).code == 2
