@@ -24,7 +24,7 @@ class Key(Value):
     """One setting. The table in docs/reference.md is made from these."""
 
     name: str
-    kind: str  # patterns, size, bool, count, choice
+    kind: str  # patterns, size, bool, count, choice, text, reference (to a credential)
     default: object
     workspace: str  # what reprieve.toml may do: add, lower, raise, last (a later choice), or "" for nothing
     variable: str  # environment variable that overrides it, "" if none
@@ -121,6 +121,145 @@ KEYS = (
         ("doubtful", "always"),
     ),
     Key(
+        "mail.backend",
+        "choice",
+        "smtp",
+        "",
+        "",
+        "What held mail is sent by: smtp, imap (drafts there, sent by smtp), gmail or graph (drafts at the provider)",
+        ("smtp", "imap", "gmail", "graph"),
+    ),
+    Key(
+        "mail.from",
+        "text",
+        "",
+        "",
+        "",
+        "Who held mail comes from if nobody is named",
+    ),
+    Key(
+        "mail.smtp_host",
+        "text",
+        "",
+        "",
+        "",
+        "The mail server that held mail is handed to when it is released",
+    ),
+    Key(
+        "mail.smtp_port",
+        "count",
+        0,
+        "",
+        "",
+        "Its port; 0: the usual one (587, 465 or 25)",
+    ),
+    Key(
+        "mail.smtp_security",
+        "choice",
+        "starttls",
+        "",
+        "",
+        "How the connection to it is encrypted; none only without a password, or on this machine",
+        ("starttls", "tls", "none"),
+    ),
+    Key(
+        "mail.smtp_user",
+        "text",
+        "",
+        "",
+        "",
+        "The name to log in with; none: no login",
+    ),
+    Key(
+        "mail.smtp_password",
+        "reference",
+        "",
+        "",
+        "",
+        "Where its password is: env:VARIABLE or keyring:SERVICE/USER, never the password",
+    ),
+    Key(
+        "mail.imap_host",
+        "text",
+        "",
+        "",
+        "",
+        "The IMAP server in whose mailbox drafts of held mail are kept",
+    ),
+    Key(
+        "mail.imap_port",
+        "count",
+        0,
+        "",
+        "",
+        "Its port; 0: the usual one (993 or 143)",
+    ),
+    Key(
+        "mail.imap_security",
+        "choice",
+        "tls",
+        "",
+        "",
+        "How the connection to it is encrypted; none only on this machine",
+        ("tls", "starttls", "none"),
+    ),
+    Key(
+        "mail.imap_user",
+        "text",
+        "",
+        "",
+        "",
+        "The name to log in with there",
+    ),
+    Key(
+        "mail.imap_password",
+        "reference",
+        "",
+        "",
+        "",
+        "Where its password is: env:VARIABLE or keyring:SERVICE/USER",
+    ),
+    Key(
+        "mail.imap_drafts",
+        "text",
+        "Drafts",
+        "",
+        "",
+        "The folder for drafts there",
+    ),
+    Key(
+        "mail.gmail_url",
+        "text",
+        "https://gmail.googleapis.com/gmail/v1",
+        "",
+        "",
+        "Gmail's address",
+    ),
+    Key(
+        "mail.gmail_token",
+        "reference",
+        "",
+        "",
+        "",
+        "Where an access token for Gmail is: env:VARIABLE or keyring:SERVICE/USER",
+    ),
+    Key(
+        "mail.graph_url",
+        "text",
+        "https://graph.microsoft.com/v1.0",
+        "",
+        "",
+        "Microsoft Graph's address",
+    ),
+    Key(
+        "mail.graph_token",
+        "reference",
+        "",
+        "",
+        "",
+        "Where an access token for Microsoft Graph is: env:VARIABLE or keyring:SERVICE/USER",
+    ),
+    Key(
         "helper",
         "bool",
         True,
@@ -144,6 +283,23 @@ class Config(Value):
     hook_budget_s: int = 30
     policy_mode: str = "assist"
     policy_approve_undo: str = "doubtful"
+    mail_backend: str = "smtp"
+    mail_from: str = ""
+    mail_smtp_host: str = ""
+    mail_smtp_port: int = 0
+    mail_smtp_security: str = "starttls"
+    mail_smtp_user: str = ""
+    mail_smtp_password: str = ""
+    mail_imap_host: str = ""
+    mail_imap_port: int = 0
+    mail_imap_security: str = "tls"
+    mail_imap_user: str = ""
+    mail_imap_password: str = ""
+    mail_imap_drafts: str = "Drafts"
+    mail_gmail_url: str = "https://gmail.googleapis.com/gmail/v1"
+    mail_gmail_token: str = ""
+    mail_graph_url: str = "https://graph.microsoft.com/v1.0"
+    mail_graph_token: str = ""
     helper: bool = True
     origins: tuple[tuple[str, str], ...] = ()  # key name, where its value comes from; absent: default
     problems: tuple[str, ...] = ()  # what is wrong with the workspace's file; what it says there is ignored
@@ -239,6 +395,18 @@ def convert(key: Key, value: object, where: str) -> object:
     elif key.kind == "choice":
         if value in key.choices:
             return value
+    elif key.kind == "text":
+        if isinstance(value, str) and value.isprintable():
+            return value
+    elif key.kind == "reference":
+        from reprieve.effects.credentials import is_reference
+
+        if isinstance(value, str) and (not value or is_reference(value)):
+            return value
+        raise Misconfigured(  # without the value: it may be the secret itself
+            f"{where}: '{key.name}' must say where the secret is, and must not be it",
+            hints=["env:VARIABLE or keyring:SERVICE/USER"],
+        )
     elif key.kind == "bool":
         if isinstance(value, bool):
             return value
@@ -255,6 +423,7 @@ def convert(key: Key, value: object, where: str) -> object:
         "bool": "true or false",
         "size": 'a size such as 1500000 or "2GB"',
         "count": "a whole number, 0 or more",
+        "text": "text in one line",
         "choice": f"one of {', '.join(key.choices)}",
     }[key.kind]
     raise Misconfigured(f"{where}: '{key.name}' must be {wanted}, not {value!r}")

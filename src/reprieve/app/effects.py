@@ -241,7 +241,13 @@ class Side:
 
     def carry_out(self) -> None:
         """Undo them, newest first."""
-        self.outcomes = undo_effects(self.journal, self.actions, self.drivers, now_ns=self.ws.clock())
+        self.outcomes = undo_effects(
+            self.journal,
+            self.actions,
+            self.drivers,
+            now_ns=self.ws.clock(),
+            cancels=journals.cancels(self.ws, self.journal),
+        )
 
     @property
     def has_commands(self) -> bool:

@@ -12,7 +12,7 @@ from reprieve.store.effectlog import EffectLog, exists
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from reprieve.app.workspace import Workspace
-    from reprieve.rollback.effects import Drivers
+    from reprieve.rollback.effects import Cancels, Drivers
 
 
 def has_journal(ws: Workspace) -> bool:
@@ -60,3 +60,10 @@ def drivers(journal: Journal) -> Drivers:
         "command": CommandDriver(),
         "http": HttpDriver(address_for, sign=journal.log.fingerprint, sleep=time.sleep),
     }
+
+
+def cancels(ws: Workspace, journal: Journal) -> Cancels:
+    """What cancels held effects, by kind."""
+    from reprieve.app.mail import cancel_held
+
+    return {"mail": cancel_held(ws, journal)}

@@ -14,7 +14,8 @@ from reprieve.model.window import Standing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from types import FrameType
 
     from reprieve.app.workspace import Workspace
@@ -35,20 +36,29 @@ class Ran(Value):
     is_check_red: bool = False  # the command went well; the check says otherwise
 
 
-def run(ws: Workspace, argv: Sequence[str], *, label: str = "", on_failure: str = "keep", check: str = "") -> Ran:
+def run(
+    ws: Workspace,
+    argv: Sequence[str],
+    *,
+    label: str = "",
+    on_failure: str = "keep",
+    check: str = "",
+    hold_mail: bool = False,
+) -> Ran:
     """Run argv with our terminal, streams and signals; its changes belong to the step `label`.
 
-    `check` is a shell command that must succeed too; what it writes belongs to the same step.
+    `check` is a shell command that must succeed too; what it writes belongs to the same step. `hold_mail`: mail that
+    it hands to `sendmail` or to the server that its environment names is held.
     """
     label = label or os.path.basename(argv[0])
     before, window = ws.open_window(
         f"run:{label}", label, label=f"before {label}", pid=os.getpid(), parent=outer_window(ws)
     )
-    with _announced(ws, label), Recording(ws, argv) as recording:
-        code = recording.exit_code = _spawn(argv)
+    with _announced(ws, label), _holding(ws, hold_mail) as extra, Recording(ws, argv) as recording:
+        code = recording.exit_code = _spawn(argv, extra)
         is_checked = code == 0 and bool(check)
         if is_checked:
-            code = _spawn(("/bin/sh", "-c", check))
+            code = _spawn(("/bin/sh", "-c", check), extra)
     sealed = ws.close_window(window, label=label, left=left_by(os.getpid()))
     ran = Ran(code, before.entry, sealed.entry, sealed.gaps)
     ran = ran.replace(is_check_red=is_checked and code != 0)
@@ -56,6 +66,17 @@ def run(ws: Workspace, argv: Sequence[str], *, label: str = "", on_failure: str 
         plan, report = ws.rollback(before.entry.id)
         ran = ran.replace(plan=plan, report=report)
     return ran
+
+
+def _holding(ws: Workspace, is_wanted: bool) -> AbstractContextManager[Mapping[str, str]]:
+    """What the environment needs so that mail is held; nothing if it is not to be."""
+    if is_wanted:
+        from reprieve.app.holding import holding
+
+        return holding(ws)
+    from contextlib import nullcontext
+
+    return nullcontext({})
 
 
 def outer_window(ws: Workspace) -> str:
@@ -110,11 +131,11 @@ class _announced:
         os.close(self.fd)
 
 
-def _spawn(argv: Sequence[str]) -> int:
+def _spawn(argv: Sequence[str], extra: Mapping[str, str]) -> int:
     """The command's exit code; 128 + n if signal n ended it; 127 and 126 as a shell would for one that can't start."""
     import signal  # here, because a rollback asks this module for active runs and need not pay for enum
 
-    env = {**os.environ, RUN: str(os.getpid())}
+    env = {**os.environ, **extra, RUN: str(os.getpid())}
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()

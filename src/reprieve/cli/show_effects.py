@@ -83,7 +83,9 @@ def one_line(effect: Json, *, is_in_log: bool = False) -> str:
     words.append(humane.safe(str(effect["description"])))
     state, undo = str(effect["state"]), effect["undo_state"]
     words.append(f"[{effect['class']}, {state}{f', {undo}' if undo else ''}]")
-    if not undo and state == "done":
+    if effect["kind"] == "mail" and state in ("done", "unknown"):
+        words.append("sent and gone" if state == "done" else "may have been sent")
+    elif not undo and state == "done":
         words.append("can be undone" if effect["inverse"] else "can't be undone")
     return "  ".join(words)
 

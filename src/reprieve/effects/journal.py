@@ -73,9 +73,9 @@ class Journal:
         """
         return self._create(states.INTENT, draft, place, charges, is_fork)
 
-    def hold(self, draft: EffectDraft, place: Place, *, charges: Sequence[Charge] = ()) -> Effect:
-        """Keep it back until a person releases or cancels it."""
-        return self._create(states.HELD, draft, place, charges, False)
+    def hold(self, draft: EffectDraft, place: Place, *, charges: Sequence[Charge] = (), id: str = "") -> Effect:
+        """Keep it back until a person releases or cancels it. `id`: one of `new_id`, if it must be known before."""
+        return self._create(states.HELD, draft, place, charges, False, id)
 
     def record(
         self, draft: EffectDraft, place: Place, *, after: Json | None = None, reply: Json | None = None
@@ -114,6 +114,10 @@ class Journal:
     def hold_again(self, id: str, detail: str) -> Effect:
         """Back to held: it is certain that nothing left."""
         return self._change(id, "held again", {"detail": detail}, lambda e: e.state == states.INTENT)
+
+    def note(self, id: str, after: Json) -> Effect:
+        """Add to a held effect what there is of it in the world already, such as a draft."""
+        return self._change(id, "noted", {"after": after}, lambda e: e.state == states.HELD)
 
     def cancel(self, id: str, detail: str = "") -> Effect:
         """Drop a held effect: it never happens."""
@@ -210,8 +214,16 @@ class Journal:
 
     # -- inside
 
-    def _create(self, state: str, draft: EffectDraft, place: Place, charges: Sequence[Charge], is_fork: bool) -> Effect:
-        id = new_id()
+    def _create(
+        self,
+        state: str,
+        draft: EffectDraft,
+        place: Place,
+        charges: Sequence[Charge],
+        is_fork: bool,
+        id: str = "",
+    ) -> Effect:
+        id = id or new_id()
         facts: dict[str, object] = {
             **draft.as_dict(),
             **place.as_dict(),
@@ -335,6 +347,8 @@ def fold(rows: Sequence[Record]) -> Effect:
             now.update(state=states.INTENT, **body)
         elif row.kind == "held again":
             now.update(state=states.HELD, **body)
+        elif row.kind == "noted":
+            now.update(body)
         elif row.kind in (states.DONE, states.REFUSED, states.UNKNOWN, states.CANCELED):
             now.update(state=row.kind)
             for name, value in body.items():

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from reprieve.model.effect import Effect
 
     Drivers = Mapping[str, Driver]
+    Cancels = Mapping[str, Callable[[Effect], tuple[str, str]]]
 
 
 def plan_effects(
@@ -73,13 +74,18 @@ def undo_effects(
     *,
     now_ns: int,
     tell: Callable[[EffectAction, EffectOutcome], None] | None = None,
+    cancels: Cancels | None = None,
 ) -> list[EffectOutcome]:
-    """Carry the plan out, newest first. The chain is proven first: no row of a damaged journal is acted upon."""
+    """Carry the plan out, newest first. The chain is proven first: no row of a damaged journal is acted upon.
+
+    `cancels`: by kind, what cancels a held effect of which there is something in the world already; gives its state
+    and detail, and raises Refused if it is held no more.
+    """
     journal.log.must_be_whole(journal.workspace)
     blocked: dict[str, str] = {}
     results = []
     for step in steps:
-        result = _one(journal, step, drivers, blocked, now_ns)
+        result = _one(journal, step, drivers, blocked, now_ns, cancels or {})
         results.append(result)
         if tell is not None:
             tell(step, result)
@@ -119,7 +125,14 @@ def _decide(
     return UNDO_EFFECT, says, ""
 
 
-def _one(journal: Journal, step: EffectAction, drivers: Drivers, blocked: dict[str, str], now_ns: int) -> EffectOutcome:
+def _one(
+    journal: Journal,
+    step: EffectAction,
+    drivers: Drivers,
+    blocked: dict[str, str],
+    now_ns: int,
+    cancels: Cancels,
+) -> EffectOutcome:
     effect = journal.get(step.effect)
     names = journal.remapped()
     # decided anew: between the plan and now somebody may have changed the world, released or cancelled
@@ -136,6 +149,8 @@ def _one(journal: Journal, step: EffectAction, drivers: Drivers, blocked: dict[s
         return EffectOutcome(effect.id, effect.undo_state or effect.state, "nothing was left to do", effect.description)
     if verb == CANCEL_EFFECT:
         try:
+            if effect.kind in cancels:
+                return ends(*cancels[effect.kind](effect))
             journal.cancel(effect.id, "by a rollback")
         except Refused as e:
             return ends(CONFLICT, e.message)
@@ -200,6 +215,8 @@ def _in_the_way(effect: Effect, blocked: Mapping[str, str]) -> str:
 
 def why_not(effect: Effect) -> str:
     """Why there is no way back."""
+    if effect.kind == "mail" and effect.state == UNKNOWN:
+        return f"it may have been delivered, and then it is gone ({effect.detail})"
     if effect.kind == "mail":
         return "it was delivered and is gone"
     if effect.state == UNKNOWN:

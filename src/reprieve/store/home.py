@@ -8,6 +8,7 @@
     witness/    newest entry of each timeline, kept beside the database
     threads/    agents' states, a database for each workspace that has some (thread_db.py)
     agents/     what the configuration files of coding agents held before our entries (agents/foreign.py)
+    mail/       held messages (effects/mail.py)
     helper      the socket of the resident helper, while there is one (cli/helper)
     tmp/        scratch; a file is complete before it gets its real name
 
@@ -27,7 +28,7 @@ VERSION = 1
 _FORMAT_WORDS = "reprieve store "
 _DIRECTORIES = ("packs", "index", "locks", "witness", "tmp")
 _DATABASES = ("store.db", "store.db-journal", "effects.db", "effects.db-journal", "effects.key")
-_OURS = frozenset((*_DIRECTORIES, *_DATABASES, "agents", "ballast", "format", "helper", "threads"))
+_OURS = frozenset((*_DIRECTORIES, *_DATABASES, "agents", "ballast", "format", "helper", "mail", "threads"))
 
 
 class Home:
@@ -66,7 +67,7 @@ class Home:
     def make_directories(self) -> None:
         """Create the missing ones; they hold nothing whose loss could be mistaken for an empty store."""
         for name in _DIRECTORIES:
-            _make_directory(self.file(name))
+            make_directory(self.file(name))
 
     def complete(self) -> None:
         """Write the format line: from now on a missing or empty database is damage, not a new store."""
@@ -158,7 +159,8 @@ def sync_directory(path: str) -> None:
         os.close(fd)
 
 
-def _make_directory(path: str) -> None:
+def make_directory(path: str) -> None:
+    """A directory that only its owner can open, unless it is there. Raises OSError, also if a link is there."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -174,7 +176,7 @@ def _make_home(path: str) -> None:
     while not os.path.lexists(os.path.dirname(missing[-1])):
         missing.append(os.path.dirname(missing[-1]))
     for one in reversed(missing):
-        _make_directory(one)
+        make_directory(one)
         try:
             sync_directory(os.path.dirname(one))
         except PermissionError:

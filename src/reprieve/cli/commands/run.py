@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from reprieve.app.workspace import Workspace
+
 SPEC = Command(
     "run",
     "Run a command so that its changes can be taken back",
@@ -38,6 +40,7 @@ SPEC = Command(
             choices=("keep", "rollback"),
             default="keep",
         ),
+        Option("--hold-mail", "Hold mail that it hands to sendmail, or to SMTP_HOST:SMTP_PORT"),
         opening.ANYWHERE,
     ),
     exit_codes=(
@@ -58,7 +61,9 @@ def run(args: Parsed, out: Terminal) -> int:
                 label=args.text("label"),
                 on_failure=args.text("on-failure", "keep"),
                 check=args.text("check"),
+                hold_mail=args.flag("hold-mail"),
             )
+            held = _held(ws, done) if args.flag("hold-mail") else 0
         finally:
             if kept_out is not None:
                 os.dup2(kept_out, 1)
@@ -71,6 +76,7 @@ def run(args: Parsed, out: Terminal) -> int:
             check=_check_json(args.text("check"), done) if args.text("check") else None,
             plan=plan_json(done.plan) if done.plan else None,
             report=report_json(done.report) if done.report else None,
+            **({"held_mail": held} if args.flag("hold-mail") else {}),
         )
     elif not out.quiet:
         # On standard error: standard output belongs to the command
@@ -82,9 +88,18 @@ def run(args: Parsed, out: Terminal) -> int:
             say(f"Reprieve: not protected: {some}; why: reprieve status")
         for text in _after_failure(done):
             say(f"Reprieve: {text}")
+        if held:
+            say(f"Reprieve: {humane.count(held, 'message')} held, none sent; see: reprieve mail pending")
         if done.report is None and done.after.changed:
             say(f"Reprieve: see them: reprieve diff {done.before.id}; undo them: reprieve rollback {done.before.id}")
     return done.exit_code
+
+
+def _held(ws: Workspace, done: Ran) -> int:
+    """How many messages of the run wait for a person."""
+    from reprieve.app import mail
+
+    return sum(effect.at >= done.before.seq for effect in mail.waiting(ws))
 
 
 def _after_failure(done: Ran) -> Iterator[str]:

@@ -1,0 +1,100 @@
+"""An IMAP mailbox on loopback: LOGIN, SELECT, APPEND, UID SEARCH HEADER, UID STORE, UID EXPUNGE, and no more."""
+
+from __future__ import annotations
+
+import re
+import socketserver
+import threading
+from dataclasses import dataclass, field
+from types import TracebackType
+
+
+@dataclass
+class Draft:
+    """One message in the folder."""
+
+    data: bytes
+    flags: set[str]
+
+
+@dataclass
+class Mailbox:
+    """One folder, by uid. `dies_after` ends the connection after so many commands of that name were done."""
+
+    password: str = "right"
+    has_uidplus: bool = True
+    drafts: dict[int, Draft] = field(default_factory=dict)
+    heard: list[str] = field(default_factory=list)
+    dies_after: str = ""
+
+    def __enter__(self) -> Mailbox:
+        mailbox = self
+
+        class Connection(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                try:
+                    _serve(mailbox, self)
+                except OSError:
+                    return
+
+        class Server(socketserver.ThreadingTCPServer):
+            daemon_threads = True
+
+        self._server = Server(("127.0.0.1", 0), Connection)
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+
+def _serve(mailbox: Mailbox, stream: socketserver.StreamRequestHandler) -> None:
+    def say(text: str) -> None:
+        stream.wfile.write(text.encode() + b"\r\n")
+
+    say("* OK ready")
+    while line := stream.rfile.readline():
+        tag, _, rest = line.decode().rstrip("\r\n").partition(" ")
+        words = rest.split(" ")
+        name = " ".join(words[:2]).upper() if words[0].upper() == "UID" else words[0].upper()
+        mailbox.heard.append(name)
+        answer = "OK done"
+        if name == "CAPABILITY":
+            say("* CAPABILITY IMAP4rev1" + (" UIDPLUS" if mailbox.has_uidplus else ""))
+        elif name == "LOGIN":
+            answer = "OK in" if words[2].strip('"') == mailbox.password else "NO wrong password"
+        elif name == "SELECT":
+            say(f"* {len(mailbox.drafts)} EXISTS")
+        elif name == "APPEND":
+            size = int(re.search(r"\{(\d+)\}$", rest).group(1))  # type: ignore[union-attr]
+            say("+ go on")
+            data = stream.rfile.read(size)
+            stream.rfile.readline()
+            flags = set(re.search(r"\((.*?)\)", rest).group(1).split())  # type: ignore[union-attr]
+            mailbox.drafts[max(mailbox.drafts, default=0) + 1] = Draft(data, flags)
+        elif name == "UID SEARCH":
+            field, wanted = words[4], words[5].strip('"')
+            found = [
+                str(uid)
+                for uid, draft in mailbox.drafts.items()
+                if f"{field}: {wanted}\r\n".encode() in draft.data and "\\Deleted" not in draft.flags
+            ]
+            say("* SEARCH " + " ".join(found))
+        elif name == "UID STORE":
+            mailbox.drafts[int(words[2])].flags.add("\\Deleted")
+        elif name == "UID EXPUNGE":
+            del mailbox.drafts[int(words[2])]
+        elif name == "LOGOUT":
+            say("* BYE")
+        if name == mailbox.dies_after:
+            return
+        say(f"{tag} {answer}")
+        if name == "LOGOUT":
+            return
