@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.measure import Series, Took
-from benchmarks.ours import REPOSITORY, install, start_helper, stop_helper
+from benchmarks.ours import REPOSITORY, install, start_helper, stop_helper, wait_until_followed
 from benchmarks.trees import small_files
 
 TARGET = 1.0
@@ -74,6 +74,10 @@ def measure(program: Path, project: Path, env: Mapping[str, str], runs: int) -> 
 
     hook("UserPromptSubmit", 0, prompt="begin", prompt_id="p")
     start_helper(program.parent, cwd=project, env=env)
+    for call in (-2, -1):  # the first is when it begins to follow the tree, the second says since when
+        hook("PreToolUse", call, **bash)
+        hook("PostToolUse", call, tool_response={}, **bash)
+        wait_until_followed(Path(env["REPRIEVE_HOME"]))
     for number in range(1, runs + 1):
         series["git status"].add(timed(["git", "status", "--porcelain"], b"", cwd=project, env=env))
         series["hook before a call"].add(hook("PreToolUse", number, **bash))

@@ -454,7 +454,8 @@ def _servers(home: Path) -> set[int]:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             words = path.read_bytes().split(b"\0")
-            if b"reprieve.cli.helper.server" in words and str(home).encode() in words:
+            name = (path.parent / "comm").read_text()
+            if b"reprieve.cli.helper.server" in words and str(home).encode() in words and "spare" not in name:
                 found.add(int(path.parent.name))
     return found
 

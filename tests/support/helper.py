@@ -75,6 +75,13 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
+def _is_spare(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == "reprieve-spare\n"
+    except OSError:
+        return False
+
+
 class Installed:
     """An installation of its own whose way through Python can be counted, and a store for it."""
 
@@ -148,8 +155,9 @@ class Installed:
         return found[0]
 
     def children(self, pid: int) -> set[int]:
-        """The processes that the helper has now."""
-        return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+        """The processes that work for the helper now; not the spare one, which waits."""
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return {int(child) for child in found if not _is_spare(child)}
 
     def close(self) -> None:
         stop_helper(self.home)

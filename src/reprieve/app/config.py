@@ -267,6 +267,14 @@ KEYS = (
         "REPRIEVE_HELPER",
         "Keep a process with Python loaded for ten minutes after a command, so that the next one is answered sooner",
     ),
+    Key(
+        "helper_watch",
+        "bool",
+        True,
+        "",
+        "REPRIEVE_HELPER_WATCH",
+        "Let that process follow the tree with inotify, so that a checkpoint looks only at what may have changed",
+    ),
 )
 
 
@@ -301,6 +309,7 @@ class Config(Value):
     mail_graph_url: str = "https://graph.microsoft.com/v1.0"
     mail_graph_token: str = ""
     helper: bool = True
+    helper_watch: bool = True
     origins: tuple[tuple[str, str], ...] = ()  # key name, where its value comes from; absent: default
     problems: tuple[str, ...] = ()  # what is wrong with the workspace's file; what it says there is ignored
 

@@ -61,6 +61,7 @@ static PyMethodDef methods[] = {
     {"read_rows", KEYWORDS(py_read_rows)},
     {"merge", KEYWORDS(py_merge)},
     {"find", py_find, METH_VARARGS, NULL},
+    {"rows_with", py_rows_with, METH_VARARGS, NULL},
     {"get", py_get, METH_VARARGS, NULL},
     {"entries", py_entries, METH_VARARGS, NULL},
     {"pack", py_pack, METH_VARARGS, NULL},

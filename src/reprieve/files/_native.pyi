@@ -26,6 +26,7 @@ def scan(
     cross_mounts: bool = False,
     accept: Callable[[bytes, bool], object] | None = None,
     skip: Iterable[bytes] = ...,
+    look: Buffer | None = None,
 ) -> tuple[bytearray, list[bytes], list[tuple[bytes, int, bool]]]:
     """Compare the disk with `index`: (rows of what is new or changed, paths that are gone, problems).
 
@@ -34,6 +35,8 @@ def scan(
     is asked as for a new name. What is on another device has no row, only its problem. A directory that cannot be
     opened has a row and a problem. The hint (old content, link, CHUNKED) is kept only where the kind is the same.
     Whatever `skip` names, and all below it, is neither in rows nor in gone nor in problems. Problems are in path order.
+    `look`: numbers of the rows to look at (32 bits each, rising); the others are taken to be as they were. What is
+    below a directory that went is gone all the same. LookupError if a directory on the way to a row is not there.
     """
 
 def read_rows(
@@ -57,6 +60,12 @@ def merge(
 
 def find(tree: Buffer | None, path: bytes, /) -> int:
     """Row of a path, -1 if there is none."""
+
+def rows_with(tree: Buffer, flags: int, kinds: bytes = b"", linked: bool = False, /) -> bytes:
+    """Numbers (32 bits each, rising) of the rows with one of these flags or kinds.
+
+    `linked`: and of those that are no directories and have not exactly one link.
+    """
 
 def get(tree: Buffer, row: int, /) -> _Row:
     """One row as a tuple.

@@ -136,6 +136,23 @@ static bool read_skips(scan_t *s, PyObject *skip, PyObject **held)
     return true;
 }
 
+/* The rows to look at: 32-bit numbers that rise, each of a row that there is. */
+static bool read_look(scan_t *s, PyObject *look, Py_buffer *view)
+{
+    if (!look || look == Py_None)
+        return true;
+    if (PyObject_GetBuffer(look, view, PyBUF_SIMPLE) < 0)
+        return false;
+    s->look = view->buf;
+    s->look_count = (uint64_t)view->len / 4;
+    bool rises = view->len % 4 == 0 && (uintptr_t)view->buf % 4 == 0;
+    for (uint64_t i = 0; rises && i < s->look_count; i++)
+        rises = s->look[i] < s->index->count && (!i || s->look[i - 1] < s->look[i]);
+    if (!rises)
+        PyErr_SetString(PyExc_ValueError, "look must hold rising numbers of rows");
+    return rises;
+}
+
 static PyObject *scan_answer(scan_t *s, walker_t *w)
 {
     const tree_t *t = s->index;
@@ -183,18 +200,18 @@ done:
 
 PyObject *py_scan(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"root_fd", "index", "floor_s", "floor_ns", "cross_mounts", "accept", "skip", NULL};
-    PyObject *index, *accept = Py_None, *skip = NULL, *held = NULL, *answer = NULL;
+    static char *names[] = {"root_fd", "index", "floor_s", "floor_ns", "cross_mounts", "accept", "skip", "look", NULL};
+    PyObject *index, *accept = Py_None, *skip = NULL, *look = NULL, *held = NULL, *answer = NULL;
     long long floor_s, floor_ns;
     int cross = 0;
     scan_t s = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
     walker_t w[2] = {{.s = &s}, {.s = &s}};
-    Py_buffer view;
+    Py_buffer view, rows = {0};
     tree_t tree;
     struct stat st;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iOLL|pOO", names, &s.root, &index, &floor_s, &floor_ns, &cross,
-                                     &accept, &skip))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iOLL|pOOO", names, &s.root, &index, &floor_s, &floor_ns, &cross,
+                                     &accept, &skip, &look))
         return NULL;
     if (fstat(s.root, &st))
         return PyErr_SetFromErrno(PyExc_OSError);
@@ -206,10 +223,13 @@ PyObject *py_scan(PyObject *module, PyObject *args, PyObject *kwargs)
     s.floor_ns = floor_ns;
     s.cross_mounts = cross;
     s.accept = accept == Py_None ? NULL : accept;
-    s.parallel = !s.accept && (tree.count == 0 || tree.count > 512);
+    bool ready = read_look(&s, look, &rows);
+    s.parallel = !s.accept && !s.look && (tree.count == 0 || tree.count > 512);
     s.chunk = tree.count / 32 > 256 ? tree.count / 32 : 256;
+    if (s.look)
+        s.chunk = s.look_count; /* in one go: a directory that is looked at comes before what is in it */
     s.gone = calloc(tree.count + 1, 1);
-    bool ready = s.gone && read_skips(&s, skip, &held);
+    ready = ready && s.gone && read_skips(&s, skip, &held);
     for (int k = 0; k < 2; k++) {
         w[k].path = malloc(PATH_LIMIT + NAME_LIMIT + 2);
         w[k].buf = malloc(BUF_SIZE);
@@ -228,6 +248,8 @@ PyObject *py_scan(PyObject *module, PyObject *args, PyObject *kwargs)
     PyEval_RestoreThread(s.ts);
     if (s.no_memory && !PyErr_Occurred())
         PyErr_NoMemory();
+    else if (s.torn && !PyErr_Occurred())
+        PyErr_SetString(PyExc_LookupError, "a directory that was not to be looked at is not there");
     if (!PyErr_Occurred())
         answer = scan_answer(&s, w);
 done:
@@ -246,6 +268,7 @@ done:
     free(s.skip);
     free(s.skip_len);
     Py_XDECREF(held);
+    PyBuffer_Release(&rows);
     PyBuffer_Release(&view);
     return answer;
 }

@@ -56,6 +56,8 @@ typedef struct {
     int64_t floor_s;
     int64_t floor_ns;
     bool cross_mounts, parallel;
+    const uint32_t *look; /* the rows to look at, in order; NULL: all */
+    uint64_t look_count;
     const uint8_t **skip; /* sorted, with lengths */
     size_t *skip_len, skip_count;
     PyObject *accept;
@@ -69,6 +71,7 @@ typedef struct {
     atomic_int queued;
     atomic_bool stop;
     atomic_bool no_memory;
+    atomic_bool torn; /* a directory that was not to be looked at is not there */
 } scan_t;
 
 typedef struct {

@@ -374,6 +374,39 @@ PyObject *py_find(PyObject *module, PyObject *args)
     return fault ? raise_fault(fault) : PyLong_FromSsize_t(found);
 }
 
+PyObject *py_rows_with(PyObject *module, PyObject *args)
+{
+    PyObject *obj, *found;
+    const char *kinds = "";
+    Py_ssize_t kind_count = 0;
+    unsigned char flags, is_picked[256] = {0};
+    int linked = 0;
+    Py_buffer view;
+    tree_t t;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Ob|y#p", &obj, &flags, &kinds, &kind_count, &linked))
+        return NULL;
+    if (!load(obj, &view, &t, false, false))
+        return NULL;
+    for (Py_ssize_t i = 0; i < kind_count; i++)
+        is_picked[(unsigned char)kinds[i]] = 1;
+    uint64_t n = 0, at = 0;
+    for (uint64_t i = 0; i < t.count; i++) {
+        const row_t *r = t.rows + i;
+        n += (r->flags & flags) || is_picked[r->kind] || (linked && r->kind != 'd' && r->nlink != 1);
+    }
+    if ((found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n * 4))) {
+        uint32_t *numbers = (uint32_t *)PyBytes_AS_STRING(found);
+        for (uint64_t i = 0; at < n && i < t.count; i++) {
+            const row_t *r = t.rows + i;
+            if ((r->flags & flags) || is_picked[r->kind] || (linked && r->kind != 'd' && r->nlink != 1))
+                numbers[at++] = (uint32_t)i;
+        }
+    }
+    PyBuffer_Release(&view);
+    return found;
+}
+
 PyObject *py_get(PyObject *module, PyObject *args)
 {
     PyObject *obj, *out = NULL;

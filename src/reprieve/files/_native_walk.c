@@ -460,16 +460,20 @@ static void push_ancestor(walker_t *w, const uint8_t *path, size_t plen)
             fd = -1;
         }
     }
+    if (s->look && state != OPEN && (!top || top->state == OPEN))
+        s->torn = s->stop = true;
     push(w, state, fd, &st, path, end);
 }
 
-/* Rows [from, to) of the index. A walker may start in the middle of a directory that another one looks after. */
+/* Rows [from, to) of the index, or of those to look at. A walker may start in the middle of a directory that another
+ * one looks after. */
 static void walk_known(walker_t *w, uint64_t from, uint64_t to)
 {
     scan_t *s = w->s;
     const tree_t *t = s->index;
     struct stat st;
-    for (uint64_t i = from; i < to && !s->stop; i++) {
+    for (uint64_t at = from; at < to && !s->stop; at++) {
+        uint64_t i = s->look ? s->look[at] : at;
         const row_t *r = t->rows + i;
         const uint8_t *path = row_path(t, i);
         size_t len = r->path_len, plen = parent_len(path, len);
@@ -561,8 +565,9 @@ void scan_worker(void *arg)
     scan_t *s = w->s;
     pthread_mutex_lock(&s->lock);
     while (!s->stop) {
-        if (s->next_row < s->index->count) {
-            uint64_t from = s->next_row, to = from + s->chunk < s->index->count ? from + s->chunk : s->index->count;
+        uint64_t end = s->look ? s->look_count : s->index->count;
+        if (s->next_row < end) {
+            uint64_t from = s->next_row, to = from + s->chunk < end ? from + s->chunk : end;
             s->next_row = to;
             s->busy++;
             pthread_mutex_unlock(&s->lock);

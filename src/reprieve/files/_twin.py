@@ -31,6 +31,7 @@ from reprieve.files._twin_tree import (
     get,
     is_clean,
     merge,
+    rows_with,
 )
 
 TYPE_CHECKING = False
@@ -58,6 +59,7 @@ __all__ = [
     "pack",
     "read_rows",
     "rename2",
+    "rows_with",
     "scan",
     "sha256",
     "stat_many",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _WINDOW = 11  # directories open at a time
 _OPEN, _GONE, _KEPT = range(3)  # _KEPT: cannot be looked into, so what is known below it stays
 _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_TORN = "a directory that was not to be looked at is not there"
 _U64 = 0xFFFFFFFFFFFFFFFF
 _KINDS = {
     stat.S_IFREG: 102,
@@ -79,12 +80,15 @@ class _Scan:
         cross_mounts: bool,
         accept: Callable[[bytes, bool], object] | None,
         skip: frozenset[bytes],
+        look: Buffer | None,
     ) -> None:
         self.root_fd, self.floor, self.accept, self.skip = root_fd, floor, accept, skip
         self.cross_mounts, self.root_dev = cross_mounts, os.fstat(root_fd).st_dev
         self.index = Tree(index).rows()
         _check_parents(self.index)
         self.known = {row.path: row for row in self.index}
+        self.rows = self.index if look is None else _picked(self.index, look)
+        self.is_partial = look is not None
         self.found: dict[bytes, Row] = {}
         self.gone: set[bytes] = set()
         self.problems: list[tuple[bytes, int, bool]] = []
@@ -102,6 +106,14 @@ class _Scan:
         finally:
             while self.chain:
                 self.pop(reopen=False)
+
+    def take_along(self) -> None:
+        """What is below a directory that went is gone, though nobody looked at it."""
+        for row in self.index:
+            above = parent(row.path)
+            now = self.found.get(above)
+            if row.path and (above in self.gone or (now is not None and now.kind != 100)):
+                self.gone.add(row.path)
 
     # -- the chain of open directories
 
@@ -144,10 +156,12 @@ class _Scan:
     # -- rows of the index
 
     def walk_known(self) -> None:
-        for row in self.index:
+        for row in self.rows:
             path = row.path
             while self.chain and not is_below(path, self.chain[-1].path):
                 self.pop()
+            if self.is_partial and path:
+                self.push_ancestors(path)
             state = self.chain[-1].state if self.chain else _OPEN
             if state == _GONE:
                 self.gone.add(path)
@@ -166,6 +180,29 @@ class _Scan:
                 self.leaf(dir, name, path, row)
         while self.chain:
             self.pop()
+
+    def push_ancestors(self, path: bytes) -> None:
+        """Open the directories on the way that are not to be looked at."""
+        above = parent(path)
+        while not self.chain or self.chain[-1].path != above:
+            at = self.chain[-1].path if self.chain else None
+            if at is None:
+                name, down, fd = b".", b"", self.root_fd
+            else:
+                name = above[len(at) + 1 if at else 0 :].partition(b"/")[0]
+                down, fd = at + b"/" + name if at else name, self.chain[-1].fd
+            if self.chain and self.chain[-1].state != _OPEN:
+                self.push(-1, self.chain[-1].state, down)
+                continue
+            row = self.known.get(down)
+            try:
+                opened = os.open(name, DIR_FLAGS, dir_fd=fd)
+            except OSError as e:
+                raise LookupError(_TORN) from e
+            st = os.fstat(opened)
+            self.push(opened, _OPEN, down, st)  # it is closed with the chain, whatever follows
+            if down in self.skip or self.is_elsewhere(st) or row is None or row.flags & GAP:
+                raise LookupError(_TORN)
 
     def is_left_alone(self, dir: int, name: bytes, row: Row) -> bool:
         """What was left out on purpose is the caller's to look at again, unless something else is there now."""
@@ -347,6 +384,14 @@ class _Scan:
         self.found[path] = row
 
 
+def _picked(rows: list[Row], look: Buffer) -> list[Row]:
+    view = memoryview(look)
+    numbers = list(view.cast("B").cast("I")) if view.nbytes % 4 == 0 else [1, 0]
+    if sorted(set(numbers)) != numbers or (numbers and numbers[-1] >= len(rows)):
+        raise ValueError("look must hold rising numbers of rows")
+    return [rows[number] for number in numbers]
+
+
 def _check_parents(rows: list[Row]) -> None:
     dirs = {row.path for row in rows if row.kind == 100}
     if rows and (rows[0].path or any(row.path and parent(row.path) not in dirs for row in rows)):
@@ -361,9 +406,12 @@ def scan(
     cross_mounts: bool = False,
     accept: Callable[[bytes, bool], object] | None = None,
     skip: Iterable[bytes] = frozenset(),
+    look: Buffer | None = None,
 ) -> tuple[bytearray, list[bytes], list[tuple[bytes, int, bool]]]:
-    s = _Scan(root_fd, index, (floor_s, floor_ns), cross_mounts, accept, frozenset(skip))
+    s = _Scan(root_fd, index, (floor_s, floor_ns), cross_mounts, accept, frozenset(skip), look)
     s.run()
+    if look is not None:
+        s.take_along()
     rows = sorted(s.found.values(), key=lambda row: sort_key(row.path))
     gone = [row.path for row in s.index if row.path in s.gone]
     problems = sorted(s.problems, key=lambda p: (sort_key(p[0]), p[1]))

@@ -247,6 +247,15 @@ def find(tree: Buffer | None, path: bytes, /) -> int:
     return -1
 
 
+def rows_with(tree: Buffer, flags: int, kinds: bytes = b"", linked: bool = False, /) -> bytes:
+    found = [
+        number
+        for number, row in enumerate(Tree(tree).rows())
+        if row.flags & flags or row.kind in kinds or (linked and row.kind != 100 and row.nlink != 1)
+    ]
+    return struct.pack(f"={len(found)}I", *found)
+
+
 def get(tree: Buffer, row: int, /) -> tuple[object, ...]:
     opened = Tree(tree)
     if not 0 <= row < opened.count:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 from reprieve.errors import StoreCorrupted, StoreFailed
-from reprieve.files import native, tree
+from reprieve.files import native, told, tree
 from reprieve.files.attribution import altered, author_now, closed, last_standing, opened
 from reprieve.files.content import WHOLE, read
+from reprieve.files.disbelief import Check
 from reprieve.files.index import Loaded, index_tag, load_index, rebuild, retag, save_index
 from reprieve.files.snapshot import Limits, Snapshot, take_snapshot
 from reprieve.model.change import Gap
@@ -38,6 +39,7 @@ class Capture:
         self.root_fd, self.store, self.limits, self.reporter = root_fd, store, limits, reporter
         self.blobs, self.timeline = store.blobs, store.timeline(workspace_id)
         self.index_path, self.workspace_id = index_path, workspace_id
+        self._mark: told.Mark | None = None  # of what was recorded last
 
     # -- now
 
@@ -48,7 +50,7 @@ class Capture:
         distrust = frozenset(self.blobs.damaged() | self.forgotten()) if keep else frozenset()
         put = self.blobs.put if keep else None
 
-        def take(last: Buffer | None, truth: Buffer | None) -> Snapshot:
+        def take(last: Buffer | None, truth: Buffer | None, since: told.Mark | None) -> Snapshot:
             return take_snapshot(
                 self.root_fd,
                 last=last,
@@ -57,12 +59,13 @@ class Capture:
                 limits=self.limits,
                 reporter=self.reporter,
                 distrust=distrust,
+                since=since,
             )
 
         try:
             for left in range(_TRIES, -1, -1):
                 try:
-                    seen = take(loaded.base, loaded.truth)
+                    seen = take(loaded.base, loaded.truth, loaded.mark)
                     break
                 except ValueError:
                     if not left:
@@ -81,14 +84,14 @@ class Capture:
             self.reporter.finished("checkpoint")
 
     def _until_git_rests(
-        self, seen: Snapshot, loaded: Loaded, take: Callable[[Buffer | None, Buffer | None], Snapshot]
+        self, seen: Snapshot, loaded: Loaded, take: Callable[[Buffer | None, Buffer | None, told.Mark | None], Snapshot]
     ) -> Snapshot:
         """Look again as long as a repository changes under our eyes: its refs must not name objects that we missed."""
         if not _changed_git(seen):
             return seen
         base = loaded.base if loaded.base is not None else tree.pack([])
         for _ in range(_GIT_TRIES):
-            again = take(seen.index, loaded.truth if loaded.truth is not None else base)
+            again = take(seen.index, loaded.truth if loaded.truth is not None else base, seen.mark)
             moving = [path for path, _, _ in tree.compare(seen.index, again.index) if _git_dir(path)]
             if not moving:
                 return seen
@@ -137,6 +140,7 @@ class Capture:
                 # the way to this tree may lead through damage: keep it whole, so that it can be restored
                 self.keep_whole(entry, tree.without_stat(seen.index))
                 self.blobs.flush()
+        self._mark = seen.mark
         if keep_index:
             self.save(seen.index, entry, is_same=not delta and not seen.is_fresh)
         return entry
@@ -146,15 +150,20 @@ class Capture:
         return seen.replace(delta=b"", stored=self.put_object(seen.delta)) if seen.delta else seen
 
     def save(self, index: Buffer, entry: TimelineEntry, *, is_same: bool = False) -> None:
-        """Keep the index for the next scan. Only a cache: if this fails the next scan is slower."""
+        """Keep the index for the next scan. Only a cache: if this fails the next scan is slower.
+
+        It is what was recorded last, and what we did since; that, too, the helper will tell of.
+        """
+        mark = self._mark
         wanted = index_tag(entry.hash, self._excludes_digest())
+        if mark is not None:
+            told.when_due(Check(os.readlink(b"/proc/self/fd/%d" % self.root_fd), self.index_path, self.limits))
         try:
-            if is_same and os.path.exists(self.index_path):
-                retag(self.index_path, index, wanted)
+            if is_same and os.path.exists(self.index_path) and retag(self.index_path, index, wanted, mark):
                 return
             out = index if isinstance(index, bytearray) else bytearray(index)
             out[40:56] = wanted
-            save_index(self.index_path, out)
+            save_index(self.index_path, out, mark)
         except OSError as e:
             self.reporter.warn(f"the index could not be written ({e.strerror}); the next checkpoint will be slower")
 
@@ -173,15 +182,15 @@ class Capture:
         if head is None:
             return Loaded(None)
         digest = self._excludes_digest()
-        index = load_index(self.index_path, index_tag(head.hash, digest))
-        if index is not None:
-            return Loaded(index)
+        found = load_index(self.index_path, index_tag(head.hash, digest))
+        if found is not None:
+            return found
         truth = self.tree_at(head.seq)
         # an index of a slightly older entry still saves reading what has not changed since
         for older in self.timeline.newest_first(limit=16):
-            index = load_index(self.index_path, index_tag(older.hash, digest))
-            if index is not None:
-                return Loaded(_carry_over(index, truth), truth)
+            found = load_index(self.index_path, index_tag(older.hash, digest))
+            if found is not None and found.base is not None:
+                return Loaded(_carry_over(found.base, truth), truth)
         return rebuild(truth, self._accepts())
 
     def _accepts(self) -> Callable[[bytes, bool], bool] | None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 
 from reprieve.files import native, tree
+from reprieve.files.told import Mark
 from reprieve.model.value import Value
 
 TYPE_CHECKING = False
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from reprieve.store.protocols import Buffer
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+# After the tree: since when the helper knows what changed (zeros: never), and the boot.
+_MARK = struct.Struct("<16sQ")
+_BOOT = 16
 
 
 class Loaded(Value):
@@ -26,6 +31,7 @@ class Loaded(Value):
 
     base: Buffer | None
     truth: Buffer | None = None
+    mark: Mark | None = None  # since when what changed is known, if the base is an index just as it was saved
 
 
 def index_tag(entry_hash: bytes, excludes_digest: bytes) -> bytes:
@@ -33,15 +39,15 @@ def index_tag(entry_hash: bytes, excludes_digest: bytes) -> bytes:
     return native.sha256(entry_hash + excludes_digest)[:16]
 
 
-def load_index(path: str, wanted: bytes) -> Buffer | None:
-    """The mapped index if it is whole and carries the wanted tag, else None."""
+def load_index(path: str, wanted: bytes | None) -> Loaded | None:
+    """The mapped index with its mark if it is whole and carries the wanted tag (None: any), else None."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
         size = os.fstat(fd).st_size
-        if size < tree.HEADER.size + 16:
+        if size < tree.HEADER.size + _BOOT:
             return None
         mapped = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
         if hasattr(mapped, "madvise"):
@@ -49,9 +55,15 @@ def load_index(path: str, wanted: bytes) -> Buffer | None:
     finally:
         os.close(fd)
     view = memoryview(mapped)
-    packed, boot = view[:-16], bytes(view[-16:])
-    if tree.tag(packed) != wanted:
+    if wanted is not None and tree.tag(view) != wanted:
         return None
+    end, boot = tree.length(view), bytes(view[-_BOOT:])
+    mark = None
+    if len(view) == end + _MARK.size + _BOOT:
+        mark = Mark(*_MARK.unpack_from(view, end))
+    elif len(view) != end + _BOOT:
+        return None
+    packed = view[:end]
     # It is written without fsync: whole as long as this boot lasts (rename), to be checked after another.
     # The header's lengths are checked by every native call.
     if boot != _boot() or boot == bytes(16):
@@ -59,15 +71,16 @@ def load_index(path: str, wanted: bytes) -> Buffer | None:
             native.check(packed)
         except ValueError:
             return None
-    return packed
+    return Loaded(packed, mark=mark if mark is not None and mark.id != bytes(16) else None)
 
 
-def save_index(path: str, index: Buffer) -> None:
+def save_index(path: str, index: Buffer, mark: Mark | None = None) -> None:
     """Replace the index. A cache: a crash leaves the old one, which then has the wrong tag."""
     temporary = f"{path}.{os.getpid()}"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        for piece in (memoryview(index), memoryview(_boot())):
+        end = (_MARK.pack(mark.id, mark.seq) if mark is not None else bytes(_MARK.size)) + _boot()
+        for piece in (memoryview(index), memoryview(end)):
             while piece:
                 piece = piece[os.write(fd, piece) :]
     finally:
@@ -75,16 +88,23 @@ def save_index(path: str, index: Buffer) -> None:
     os.rename(temporary, path)
 
 
-def retag(path: str, index: Buffer, tag: bytes) -> None:
-    """Make an unchanged index stand for a newer entry: 16 bytes in place, nothing else moves.
+def retag(path: str, index: Buffer, tag: bytes, mark: Mark | None = None) -> bool:
+    """Make an unchanged index stand for a newer entry, in place; False if that file cannot take the mark.
 
-    A torn write gives a tag that fits no entry, so the index is made anew.
+    A torn write gives a tag that fits no entry, so the index is made anew. Without a mark the one that is there stays:
+    it is of the same rows, and what changed since then is more than what changed since now.
     """
     fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
+        if mark is not None:
+            end = tree.length(index)
+            if os.fstat(fd).st_size != end + _MARK.size + _BOOT:
+                return False
+            os.pwrite(fd, _MARK.pack(mark.id, mark.seq), end)
         os.pwrite(fd, tag, 40)
     finally:
         os.close(fd)
+    return True
 
 
 def rebuild(truth: Buffer, accepts: Callable[[bytes, bool], bool] | None) -> Loaded:
@@ -99,7 +119,10 @@ def rebuild(truth: Buffer, accepts: Callable[[bytes, bool], bool] | None) -> Loa
 
 def _boot() -> bytes:
     try:
-        with open(_BOOT_ID, "rb") as f:
-            return bytes.fromhex(f.read().strip().replace(b"-", b"").decode())
+        fd = os.open(_BOOT_ID, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return bytes(16)  # not Linux: checked every time
+    try:
+        return bytes.fromhex(os.read(fd, 64).strip().replace(b"-", b"").decode())
+    finally:
+        os.close(fd)

@@ -24,12 +24,8 @@ def _ourselves() -> int:
 
 def born(pid: int) -> int:
     """When a process started, in the kernel's own count; 0 if there is none, or it is dead, or it can't be known."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return 0
-    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
+    fields = _fields(pid)
+    return int(fields[19]) if fields and fields[0] not in (b"Z", b"X") else 0
 
 
 def patron() -> int:
@@ -38,31 +34,36 @@ def patron() -> int:
     0 if that can't be told. A shell that was started for us alone is as young as we are.
     """
     mine = born(_ourselves())
-    pid = _parent(_ourselves())
-    while mine and pid > 1:
-        started = born(pid)
-        if started and started + _YOUNG < mine:
+    fields = _fields(_ourselves())
+    while mine and fields and (pid := int(fields[1])) > 1:
+        fields = _fields(pid)
+        if fields and fields[0] not in (b"Z", b"X") and 0 < int(fields[19]) < mine - _YOUNG:
             return pid
-        pid = _parent(pid)
     return 0
 
 
 def above() -> list[int]:
     """The processes that this one descends from, nearest first."""
-    found = []
-    pid = _parent(_ourselves())
-    while pid > 1 and pid not in found:
+    found: list[int] = []
+    fields = _fields(_ourselves())
+    while fields and (pid := int(fields[1])) > 1 and pid not in found:
         found.append(pid)
-        pid = _parent(pid)
+        fields = _fields(pid)
     return found
 
 
-def _parent(pid: int) -> int:
+def _fields(pid: int | str) -> list[bytes]:
+    """State, parent, … start of a process, as /proc/PID/stat has them after the name; none if it is gone."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[1])
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)  # not `open`: it asks twice as much of the kernel
     except OSError:
-        return 0
+        return []
+    try:
+        return os.read(fd, 4096).rpartition(b")")[2].split()
+    except OSError:
+        return []
+    finally:
+        os.close(fd)
 
 
 def is_alive(pid: int, started: int) -> bool:
@@ -93,9 +94,10 @@ def orphans(root: bytes, age_s: float) -> tuple[tuple[int, int], ...]:
     for name in os.listdir("/proc"):
         if not name.isdecimal():
             continue
+        fields = _fields(name)
+        if not fields:
+            continue
         try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
             started = int(fields[19])
             if started < eldest or fields[0] in (b"Z", b"X") or not _is_reaper(int(fields[1])):
                 continue

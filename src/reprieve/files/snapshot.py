@@ -14,7 +14,7 @@ import stat
 import struct
 import time
 
-from reprieve.files import live_sqlite, native, tree
+from reprieve.files import live_sqlite, native, told, tree
 from reprieve.files.beneath import Beneath
 from reprieve.files.content import WHOLE, Captured, Unstable, capture, is_sparse
 from reprieve.files.links import group_links
@@ -72,6 +72,7 @@ class Snapshot(Value):
     gaps: tuple[Gap, ...]
     is_fresh: bool  # the index differs from the one it was made from, if only in stat columns
     stored: bytes = b""  # id of the delta, once it is in the store and no longer here
+    mark: told.Mark | None = None  # what happens to the tree from here on, the helper knows
 
 
 def take_snapshot(
@@ -84,14 +85,16 @@ def take_snapshot(
     tag: bytes = bytes(16),
     truth: Buffer | None = None,
     distrust: frozenset[bytes] = frozenset(),
+    since: told.Mark | None = None,
 ) -> Snapshot:
     """Compare the disk with `last`; new content goes to `put` (None: only hashed).
 
     `truth` is the timeline's tree where `last` is not exactly that (a rebuilt index). `distrust` holds ids of damaged
-    objects: files that have such content are read again even if unchanged, so that the store heals.
+    objects: files that have such content are read again even if unchanged, so that the store heals. `since` is when
+    `last` was made, if it is an index as it was then: rows that nothing happened to need no look.
     """
     work = _Work(root_fd, last, put or (lambda items: 0), limits, reporter)
-    work.truth, work.distrust = truth, distrust
+    work.truth, work.distrust, work.since = truth, distrust, since
     try:
         work.scan()
         work.read_small()
@@ -99,7 +102,7 @@ def take_snapshot(
         work.read_databases()
         work.read_xattrs()
         work.group_links()
-        return work.finish(tag)
+        return work.finish(tag).replace(mark=work.mark)
     finally:
         work.close()
 
@@ -109,6 +112,8 @@ class _Work:
         self.root_fd, self.last, self.put, self.limits, self.reporter = root_fd, last, put, limits, reporter
         self.truth: Buffer | None = None
         self.distrust: frozenset[bytes] = frozenset()
+        self.since: told.Mark | None = None
+        self.mark: told.Mark | None = None
         self.beneath = Beneath(root_fd)
         self.rows = bytearray()
         self.hints = b""
@@ -143,15 +148,20 @@ class _Work:
             def accept(path: bytes, is_dir: bool) -> bool:
                 return path.partition(b"/")[0] in names and (inner is None or inner(path, is_dir))
 
-        self.rows, self.gone, problems = native.scan(
-            self.root_fd,
-            self.last,
-            floor // 1_000_000_000,
-            floor % 1_000_000_000,
-            self.limits.cross_mounts,
-            accept,
-            self.limits.skip,
-        )
+        seconds, ns = divmod(floor, 1_000_000_000)
+        mounts, skip = self.limits.cross_mounts, self.limits.skip
+        try:
+            look = self._rows_to_look_at()
+            # nothing to look at: not even at the index
+            nothing: tuple[bytearray, list[bytes], list[tuple[bytes, int, bool]]] = (tree.pack([]), [], [])
+            found = (
+                nothing
+                if look == b""
+                else native.scan(self.root_fd, self.last, seconds, ns, mounts, accept, skip, look)
+            )
+        except LookupError:  # the tree is not as it was told
+            found = native.scan(self.root_fd, self.last, seconds, ns, mounts, accept, skip)
+        self.rows, self.gone, problems = found
         for path, code, _ in problems:
             if not path:
                 raise OSError(code, os.strerror(code), ".")
@@ -160,6 +170,17 @@ class _Work:
         self._recheck(floor)
         self._pair_databases(floor)
         self.hints = bytes(self.rows) if self.last is not None else b""
+
+    def _rows_to_look_at(self) -> bytes | None:
+        """None: all. Asked before the first look: what changes from now on is told the next time."""
+        if self.limits.only or self.limits.skip:
+            return None
+        word = told.ask(self.root_fd, self.since)
+        self.mark = word.mark if word is not None else None
+        if word is None or word.paths is None or self.since is None or self.last is None:
+            return None
+        look = told.rows_to_look_at(self.last, word.paths)
+        return look if len(look) // 4 <= max(1_000, tree.count(self.last) // 2) else None
 
     def _part_case_twins(self) -> None:
         """Where `a` and `A` are one name, a renamed file answers to its old name too: that one is gone."""
@@ -187,7 +208,7 @@ class _Work:
         """Add rows for known entries that must be read again although their stat did not change."""
         if self.last is None:
             return
-        again = _rows_with(self.last, tree.GAP)
+        again = tree.numbers(native.rows_with(self.last, tree.GAP))
         if self.distrust:
             rows = range(tree.count(self.last))
             again += [row for row in rows if tree.entry_at(self.last, row)[1].content in self.distrust]
@@ -214,7 +235,7 @@ class _Work:
             for above in {tree.parent(path) for path in folders}:
                 row = native.find(base, above)
                 base[tree.HEADER.size + row * _ROW + 7] |= tree.RACY  # so that it is listed again
-            self.last = base
+            self.last, self.since = base, None
             self.scan()
         elif items:
             self.rows = native.merge(self.rows, tree.pack(items), [], {}, bytes(16))
@@ -293,7 +314,7 @@ class _Work:
 
     def read_rest(self) -> None:
         """Files that are too large for a batch, or sparse."""
-        for row in _rows_with(self.rows, tree.NEEDS):
+        for row in tree.numbers(native.rows_with(self.rows, tree.NEEDS)):
             path, entry = tree.entry_at(self.rows, row)
             if entry.kind != FILE or path in self.gaps or path in self.databases:
                 continue
@@ -520,30 +541,11 @@ class _Work:
         self.gaps[self._path(row)] = (reason, row)
 
 
-def _rows_with(rows: Buffer, bit: int) -> list[int]:
-    end = tree.HEADER.size + tree.count(rows) * _ROW
-    marked = bytes(memoryview(rows)[tree.HEADER.size + 7 : end : _ROW]).translate(_MASKS[bit])
-    found, at = [], marked.find(b"\1")
-    while at >= 0:
-        found.append(at)
-        at = marked.find(b"\1", at + 1)
-    return found
-
-
-_MASKS = {bit: bytes(1 if b & bit else 0 for b in range(256)) for bit in (tree.NEEDS, tree.GAP)}
-
-
 def _gaps_of(index: Buffer) -> list[tuple[bytes, str]]:
     found = []
-    end = tree.HEADER.size + tree.count(index) * _ROW
-    kinds = bytes(memoryview(index)[tree.HEADER.size + 6 : end : _ROW])
-    at = kinds.find(SOCKET)
-    while at >= 0:
-        found.append((native.get(index, at)[0], "a socket: recorded, but only its program can make it again"))
-        at = kinds.find(SOCKET, at + 1)
-    for row in _rows_with(index, tree.GAP):
+    for row in tree.numbers(native.rows_with(index, tree.GAP, SOCKET)):
         path, entry = tree.entry_at(index, row)
-        found.append((path, entry.gap))
+        found.append((path, entry.gap or "a socket: recorded, but only its program can make it again"))
     return found
 
 

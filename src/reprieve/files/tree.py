@@ -79,6 +79,12 @@ def count(tree: Buffer | None) -> int:
     return 0 if tree is None else int(HEADER.unpack_from(tree, 0)[1])
 
 
+def length(tree: Buffer) -> int:
+    """Bytes of a packed tree, by its header."""
+    _, rows, paths, extras, *_ = HEADER.unpack_from(tree, 0)
+    return int(HEADER.size + rows * ROW.size + paths + extras)
+
+
 def tag(tree: Buffer) -> bytes:
     """The caller's tag in the header."""
     return bytes(HEADER.unpack_from(tree, 0)[6])
@@ -93,6 +99,11 @@ def stat_at(tree: Buffer, row: int) -> Stat:
     """The stat columns of a row."""
     got = native.get(tree, row)
     return Stat(got[13], got[17], got[16], got[14], got[15], bool(got[9] & RACY))
+
+
+def numbers(packed: bytes) -> list[int]:
+    """What `native.rows_with` found, as a list."""
+    return memoryview(packed).cast("I").tolist()
 
 
 def lookup(tree: Buffer | None, path: bytes) -> Entry | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from reprieve.store.home import Home
 
 _PAGE = 256  # rows at a time: a cursor left open would hold off every writer
+_FEW = 4  # rows at first, for those who only look at the newest ones
 _SELECT = (
     "SELECT e.id, e.seq, e.kind, e.created_at, e.actor, e.label, e.note, e.step, e.delta, e.files, e.size, e.changed,"
     " e.data, e.prev, e.hash, coalesce(m.is_pinned, 0), coalesce(m.is_pruned, 0), coalesce(m.name, '')"
@@ -120,8 +121,10 @@ class SqliteTimeline:
         """Entries from the newest on, each proven and none left out."""
         newest = self.head()
         expected, hash = (newest.seq, newest.hash) if newest else (0, b"")
+        page = _FEW
         while expected > 0:
-            rows = self._query(f" AND e.seq <= ? ORDER BY e.seq DESC LIMIT {_PAGE}", expected)
+            rows = self._query(f" AND e.seq <= ? ORDER BY e.seq DESC LIMIT {page}", expected)
+            page = min(page * 8, _PAGE)
             for row in rows:
                 entry = self._next(row, expected)
                 if entry.hash != hash:

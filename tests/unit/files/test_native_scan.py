@@ -535,3 +535,62 @@ def test_directories_that_move_away_meanwhile_are_named(n: ModuleType, root: Roo
     assert problems == [(b"d/d/d", errno.ENOENT, True)]
     found = paths_of(rows)
     assert [depth for depth in range(31) if b"/".join([b"d"] * depth + [b"z"]) not in found] == [3]
+
+
+# -- a part of the rows
+
+
+def _numbers(n: ModuleType, index: bytearray, *paths: bytes) -> bytes:
+    return struct.pack(f"={len(paths)}I", *sorted(n.find(index, path) for path in paths))
+
+
+def test_only_the_rows_to_look_at_are_looked_at(n: ModuleType, root: Root) -> None:
+    for path in (b"a/x", b"a/y", b"b/x", b"b/d/z"):
+        root.write(path)
+    index = index_of(n, root.fd)
+    for path in (b"a/x", b"a/y", b"b/x", b"b/d/z"):
+        root.write(path, b"longer than it was")
+    os.unlink(root.at(b"b/x"))
+    root.write(b"b/new/deep")
+    rows, gone, problems = n.scan(root.fd, index, *FUTURE, look=_numbers(n, index, b"a/y", b"b"))
+    assert (paths_of(rows), gone, problems) == ([b"a/y", b"b", b"b/new", b"b/new/deep"], [], [])
+    rows, gone, problems = n.scan(root.fd, index, *FUTURE, look=_numbers(n, index, b"b/x", b"b/d/z"))
+    assert (paths_of(rows), gone, problems) == ([b"b/d/z"], [b"b/x"], [])
+    assert n.scan(root.fd, index, *FUTURE, look=b"") == n.scan(root.fd, index_of(n, root.fd), *FUTURE)
+
+
+@pytest.mark.parametrize("what", ["gone", "a file", "a link"])
+def test_what_was_below_a_directory_that_went_is_gone_though_nobody_looked_at_it(
+    n: ModuleType, root: Root, what: str
+) -> None:
+    root.write(b"d/e/f")
+    root.write(b"d/g")
+    index = index_of(n, root.fd)
+    shutil.rmtree(root.at(b"d"))
+    if what == "a file":
+        root.write(b"d")
+    elif what == "a link":
+        os.symlink("elsewhere", root.at(b"d"))
+    below = [b"d/e", b"d/e/f", b"d/g"]
+    for more in ([], [b"d/e/f"], below):
+        rows, gone, problems = n.scan(root.fd, index, *FUTURE, look=_numbers(n, index, b"", b"d", *more))
+        expected = [b""] if what == "gone" else [b"", b"d"]
+        assert (paths_of(rows), gone, problems) == (expected, below if what != "gone" else [b"d", *below], [])
+
+
+def test_a_directory_on_the_way_that_is_not_there_is_an_error(n: ModuleType, root: Root) -> None:
+    root.write(b"d/e/f")
+    index = index_of(n, root.fd)
+    shutil.rmtree(root.at(b"d"))
+    for planted in (lambda: None, lambda: os.symlink("/", root.at(b"d"))):
+        planted()
+        with pytest.raises(LookupError):
+            n.scan(root.fd, index, *FUTURE, look=_numbers(n, index, b"d/e/f"))
+
+
+@pytest.mark.parametrize("look", [b"\0", struct.pack("=2I", 1, 1), struct.pack("=2I", 2, 1), struct.pack("=I", 9)])
+def test_numbers_that_do_not_rise_or_are_of_no_row_are_refused(n: ModuleType, root: Root, look: bytes) -> None:
+    root.write(b"a")
+    root.write(b"b")
+    with pytest.raises(ValueError, match="rising"):
+        n.scan(root.fd, index_of(n, root.fd), *FUTURE, look=look)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 from types import ModuleType
@@ -19,10 +20,12 @@ from support.natives import (
     HEADER,
     NEEDS,
     RACY,
+    ROW,
     TAG,
     Model,
     Root,
     extra,
+    index_of,
     outcome,
     pack_model,
     read_first,
@@ -227,3 +230,24 @@ def test_five_thousand_mutations_are_refused_and_harm_nobody(root: Root) -> None
         assert answers[0] == answers[-1]
         if changed and round % 2 == 0:
             assert answers[0][0] == "ValueError"
+
+
+def test_rows_are_found_by_flag_kind_and_links(n: ModuleType, root: Root) -> None:
+    for path in (b"a", b"b", b"d/c"):
+        root.write(path)
+    os.link(root.at(b"a"), root.at(b"d/other"))
+    os.mkfifo(root.at(b"pipe"))
+    index = index_of(n, root.fd)
+    index[HEADER.size + n.find(index, b"b") * ROW.size + 7] |= GAP
+
+    def found(*what: object) -> list[bytes]:
+        numbers = struct.unpack(f"={len(n.rows_with(index, *what)) // 4}I", n.rows_with(index, *what))
+        return [n.get(index, number)[0] for number in numbers]
+
+    assert found(0) == []
+    assert found(GAP) == [b"b"]
+    assert found(GAP, b"p") == [b"b", b"pipe"]
+    assert found(0, b"", True) == [b"a", b"d/other"]
+    assert found(0, b"d") == [b"", b"d"]
+    with pytest.raises(ValueError, match="tree"):
+        n.rows_with(b"damaged", 0)

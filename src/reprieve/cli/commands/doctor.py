@@ -10,7 +10,7 @@ from reprieve.app.doctor import Finding, diagnose
 from reprieve.app.finding import open_workspace
 from reprieve.app.recent import last_seen
 from reprieve.cli import humane
-from reprieve.cli.helper.place import running
+from reprieve.cli.helper.place import followed, running
 from reprieve.cli.spec import Command, Parsed
 from reprieve.cli.terminal import Terminal
 from reprieve.cli.this_machine import records, this_machine
@@ -31,7 +31,7 @@ _MARKS = {"ok": ("ok  ", "green"), "warn": ("warn", "yellow"), "bad": ("bad ", "
 
 
 def run(args: Parsed, out: Terminal) -> int:
-    findings = [*diagnose(args.start, out.reporter), *_helper(), *_agents(args)]
+    findings = [*diagnose(args.start, out.reporter), *_helper(args), *_agents(args)]
     python = f"{platform.python_implementation()} {platform.python_version()}"
     out.answer(
         version=VERSION,
@@ -48,19 +48,39 @@ def run(args: Parsed, out: Terminal) -> int:
     return 0 if all(finding.level == "ok" for finding in findings) else 1
 
 
-def _helper() -> list[Finding]:
+def _helper(args: Parsed) -> list[Finding]:
     try:
-        is_wanted = config.load().helper
+        settings = config.load()
     except ReprieveError:
         return []  # said above
     pid = running(places.home())
     if pid:
         text = f"runs (pid {pid}), off with: reprieve config set helper off"
-    elif is_wanted:
+    elif settings.helper:
         text = "none runs; commands start Python themselves"
     else:
         text = "switched off"
-    return [Finding("ok", "helper", text)]
+    found = [Finding("ok", "helper", text)]
+    if pid:
+        found += _watch(args, is_wanted=settings.helper_watch)
+    return found
+
+
+def _watch(args: Parsed, *, is_wanted: bool) -> list[Finding]:
+    """Whether a checkpoint of this folder can do without looking at all of it."""
+    if not is_wanted:
+        return [Finding("ok", "watch", "switched off: every checkpoint looks at the whole folder")]
+    try:
+        with open_workspace(args.start) as ws:
+            is_followed, text = followed(places.home(), ws.root)
+    except ReprieveError:
+        return []  # said above
+    if is_followed:
+        return [Finding("ok", "watch", f"the helper follows this folder ({text})")]
+    if "was not noticed" in text:
+        hint = "please report it; to do without: reprieve config set helper_watch off"
+        return [Finding("warn", "watch", f"{text}; the helper no longer follows this folder", hint)]
+    return [Finding("ok", "watch", f"every checkpoint looks at the whole folder{': ' + text if text else ''}")]
 
 
 def _agents(args: Parsed) -> list[Finding]:

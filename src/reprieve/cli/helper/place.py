@@ -37,6 +37,19 @@ def address(home: int, name: str = SOCKET) -> str:
     return f"/proc/self/fd/{home}/{name}"
 
 
+def followed(path: str, root: bytes) -> tuple[bool, str]:
+    """Whether the helper of that store follows a tree with inotify, and what it says about it; "" if nothing."""
+    try:
+        with open(os.path.join(path, _LOCK), encoding="utf-8") as file:
+            lines = [line.rstrip("\n").split("\t") for line in file]
+    except OSError:
+        return False, ""
+    for word, name, text in (line for line in lines if len(line) == 3):
+        if name == repr(root):
+            return word == "followed", text
+    return False, ""
+
+
 def running(path: str) -> int:
     """The process number of the helper of that store; 0 if there is none."""
     if not hasattr(socket, "SO_PEERCRED"):

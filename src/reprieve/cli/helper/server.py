@@ -19,8 +19,11 @@ import time
 
 from reprieve.cli.helper import peer, place, preload, stead
 from reprieve.cli.helper.start import LOCK_FD
+from reprieve.cli.helper.watches import Watches
+from reprieve.model.value import Value
 
 _LOOK_S = 30.0  # how often to look whether the socket is still there
+_SPARE_S = 0.1  # a spare is forked when the command has ended, which goes first, or after this
 
 
 class Self:
@@ -49,19 +52,31 @@ class Self:
         return _identity(os.lstat(path)) == self._home
 
 
+class Child(Value):
+    """A fork. `channel` leads to it: the caller's connection goes that way, and its questions come back."""
+
+    pid: int
+    channel: socket.socket
+    connection: socket.socket | None = None  # of the caller; None: it waits for one
+
+
 class Server:
-    """The loop. `children` has the connection of each command that runs, to say so if it dies of a signal."""
+    """The loop. `children` are the commands that run; a spare one waits, because forking takes a while."""
 
     def __init__(self, me: Self, home: int, *, idle_s: float) -> None:
         self.me = me
         self.home = home
         self.idle_s = idle_s
-        self.children: dict[int, socket.socket] = {}
+        self.children: dict[int, Child] = {}
+        self.spare: Child | None = None
+        self.is_spare_wanted = True
+        self.watches = Watches(LOCK_FD)
         self.is_ending = False
         self.wake, self._awake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         _signal.set_wakeup_fd(self._awake)
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
         _signal.signal(_signal.SIGTERM, self._end)
+        _signal.signal(_signal.SIGIO, _signal.SIG_IGN)  # somebody opens a file while we have a lease on it
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         os.umask(0o177)
         temporary = f"tmp/helper.{os.getpid()}"
@@ -71,27 +86,49 @@ class Server:
         self._mine = _identity(os.stat(place.SOCKET, dir_fd=home, follow_symlinks=False))
 
     def run(self) -> None:
-        poll = select.poll()
-        poll.register(self.listener, select.POLLIN)
-        poll.register(self.wake, select.POLLIN)
-        asked_at = time.monotonic()
+        asked_at = looked_at = time.monotonic()
         while not self.is_ending:
-            idle = time.monotonic() - asked_at
-            if idle >= self.idle_s and not self.children:
+            now = time.monotonic()
+            if now - asked_at >= self.idle_s and not self.children:
                 break
-            wait_s = _LOOK_S if self.children else min(_LOOK_S, self.idle_s - idle)
-            ready = {fd for fd, _ in poll.poll(wait_s * 1000 + 1)}
+            if now - looked_at >= _LOOK_S:
+                looked_at = now
+                if not self._is_there():
+                    return
+            if self.is_spare_wanted and (not self.children or now - asked_at >= _SPARE_S):
+                self.spare = self._fork(None)
+                self.is_spare_wanted = False  # if that one is killed there will be another with the next request
+            ready = self._wait(asked_at)
             if self.wake in ready:
                 os.read(self.wake, 4096)
                 self._reap()
+                asked_at = max(asked_at, time.monotonic() - self.idle_s / 2)  # it stays after a long command, too
             if self.listener.fileno() in ready:
                 self._answer()
-            if ready:
                 asked_at = time.monotonic()
-            elif not self._is_there():
-                return
+            for child in list(self.children.values()):
+                if child.channel.fileno() in ready:
+                    asked_at = time.monotonic()
+                    if not self.watches.answer(child.channel):
+                        child.channel.close()
+            self.watches.work(ready)
         if self._is_there():
             os.unlink(place.SOCKET, dir_fd=self.home)
+
+    def _wait(self, asked_at: float) -> set[int]:
+        """Until something can be read, or there is something to do."""
+        waits = [_LOOK_S, self.watches.patience_s()]
+        if not self.children:
+            waits.append(max(0.0, asked_at + self.idle_s - time.monotonic()))
+        if self.is_spare_wanted:
+            waits.append(_SPARE_S)
+        poll = select.poll()
+        for fd in (self.listener.fileno(), self.wake, *self.watches.fds()):
+            poll.register(fd, select.POLLIN)
+        for child in self.children.values():
+            if child.channel.fileno() >= 0:
+                poll.register(child.channel.fileno(), select.POLLIN)
+        return {fd for fd, _ in poll.poll(min(waits) * 1000 + (min(waits) > 0))}
 
     def _answer(self) -> None:
         try:
@@ -99,36 +136,68 @@ class Server:
         except OSError:
             return  # the caller has gone again
         connection.setblocking(True)
+        child, self.spare, self.is_spare_wanted = self.spare, None, True
+        if child is not None:
+            try:
+                socket.send_fds(child.channel, [b"C"], [connection.fileno()])
+            except OSError:
+                child.channel.close()  # it was killed; that it ended is noticed elsewhere
+                child = None
+        child = child or self._fork(connection)
+        if child is None:
+            connection.close()  # too many processes: the caller says so itself, in its own words
+        else:
+            self.children[child.pid] = child.replace(connection=connection)
+
+    def _fork(self, connection: socket.socket | None) -> Child | None:
+        """A child that serves this connection, or the next one."""
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             pid = os.fork()
         except OSError:
-            connection.close()  # too many processes: the caller says so itself, in its own words
-            return
+            ours.close()
+            its.close()
+            return None
         if pid == 0:
             try:
+                ours.close()
                 self._let_go()
-                stead.serve(connection, self.me)
+                stead.serve(connection or stead.wait_for_connection(its), self.me, its)
             finally:
                 os._exit(70)
-        self.children[pid] = connection
+        its.close()
+        return Child(pid, ours)
 
     def _let_go(self) -> None:
         """In the fork: nothing of the server's stays, above all not its lock and the connections of others."""
         _signal.set_wakeup_fd(-1)
-        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-        _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
+        for number in (_signal.SIGCHLD, _signal.SIGTERM, _signal.SIGIO):
+            _signal.signal(number, _signal.SIG_DFL)
         for fd in (LOCK_FD, self.home, self.wake, self._awake):
             os.close(fd)
         self.listener.close()
-        for other in self.children.values():
-            other.close()
+        self.watches.close()
+        for other in (*self.children.values(), *((self.spare,) if self.spare is not None else ())):
+            other.channel.close()
+            if other.connection is not None:
+                other.connection.close()
 
     def _reap(self) -> None:
-        while self.children:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
             if not pid:
                 return
-            with self.children.pop(pid) as connection:
+            if self.spare is not None and pid == self.spare.pid:
+                self.spare.channel.close()
+                self.spare = None
+            child = self.children.pop(pid, None)
+            if child is None or child.connection is None:
+                continue
+            child.channel.close()
+            with child.connection as connection:
                 if os.WIFSIGNALED(status):
                     try:
                         connection.send(struct.pack("=cI", b"S", os.WTERMSIG(status)), socket.MSG_DONTWAIT)

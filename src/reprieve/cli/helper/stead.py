@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _signal
 import array
+import ctypes
 import fcntl
 import os
 import select
@@ -21,7 +22,7 @@ from reprieve.cli import entry
 from reprieve.cli.helper import peer
 from reprieve.cli.helper.peer import Unlike
 from reprieve.errors import ReprieveError
-from reprieve.files import processes
+from reprieve.files import processes, told
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ _HEADER = struct.Struct("=IIII")
 _ANSWER = struct.Struct("=cI")
 _LARGEST = 8 << 20
 _CREDENTIALS = struct.Struct("=iII")
+_POPULATE_WRITE = 23  # MADV_POPULATE_WRITE
+_MOST_PAGES = 64 << 20
 
 
 class Stale(Exception):
@@ -61,11 +64,53 @@ class Request:
         self.variables.pop(b"REPRIEVE_LAUNCHED", None)
 
 
-def serve(connection: socket.socket, me: Self) -> NoReturn:
-    """The whole life of the fork."""
+def wait_for_connection(channel: socket.socket) -> socket.socket:
+    """What a spare fork does until it is needed. It ends with the helper."""
+    name = _rename(b"reprieve-spare")
+    _have_pages()
+    try:
+        data, fds, _, _ = socket.recv_fds(channel, 1, 1)
+    except OSError:
+        os._exit(0)
+    if not data or not fds:
+        os._exit(0)
+    os.set_inheritable(fds[0], False)
+    _rename(name)
+    return socket.socket(fileno=fds[0])
+
+
+def _have_pages() -> None:
+    """Copy what a fork shares with the helper now, and not page by page when a command needs it."""
+    libc = ctypes.CDLL(None)
+    left = _MOST_PAGES
+    with open("/proc/self/maps", "rb") as maps:
+        lines = maps.read().splitlines()
+    for line in lines:
+        place, rights = line.split()[:2]
+        first, last = (int(end, 16) for end in place.split(b"-"))
+        if rights != b"rw-p" or line.endswith(b"[stack]") or last - first > left:
+            continue
+        left -= last - first
+        # fails before Linux 5.14; then it is only slower
+        libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _POPULATE_WRITE)
+
+
+def _rename(name: bytes) -> bytes:
+    """Be called that in lists of processes; the old name."""
+    fd = os.open("/proc/self/comm", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        old = os.read(fd, 64).rstrip(b"\n")
+        os.write(fd, name)
+    finally:
+        os.close(fd)
+    return old
+
+
+def serve(connection: socket.socket, me: Self, channel: socket.socket) -> NoReturn:
+    """The whole life of the fork. By `channel` the helper can be asked what changed in a tree."""
     try:
         connection.sendall(b"H")
-        caller = _prepare(connection, me)
+        caller = _prepare(connection, me, channel)
     except Stale:
         if os.getppid() == me.pid:
             os.kill(me.pid, _signal.SIGTERM)
@@ -83,6 +128,7 @@ def serve(connection: socket.socket, me: Self) -> NoReturn:
         os.close(fd)  # whoever reads our output need not wait for the end of this process
     fcntl.fcntl(connection, fcntl.F_SETFL, 0)
     connection.sendall(_ANSWER.pack(b"X", code & 0xFF))
+    told.run_checks()
     os._exit(code & 0xFF)
 
 
@@ -94,7 +140,7 @@ def _refuse(connection: socket.socket) -> NoReturn:
     os._exit(0)
 
 
-def _prepare(connection: socket.socket, me: Self) -> int:
+def _prepare(connection: socket.socket, me: Self, channel: socket.socket) -> int:
     """Become what the caller would have started. Raises if that is not possible or in doubt."""
     os.setsid()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -117,8 +163,11 @@ def _prepare(connection: socket.socket, me: Self) -> int:
     _take_over(request, me, int(known[b"Umask"], 8))
     if not me.is_home(places.home()):
         raise Unlike("another store")
-    if not config.load().helper:
+    settings = config.load()
+    if not settings.helper:
         raise Stale
+    if settings.helper_watch:
+        told.listen(channel)
     processes.stand_for(caller)
     for number in ignored:
         _signal.signal(number, _signal.SIG_IGN)

@@ -1,0 +1,416 @@
+"""Follow a tree for a long time, so that somebody who knows its past need look only at what may have changed since.
+
+Every change gets a number that rises. Whoever saw the tree at number X looks, the next time, at what has a larger one,
+and at what inotify cannot tell of (docs/design/0006-watching-instead-of-scanning.md has the argument):
+
+    a directory's watch      names that come and go, writes, times, modes; and who opens a file
+    a file's own watch       its number of links: what has a second name can be written through it, unheard
+    a lease, for an instant  whether anybody has the file open for writing, or mapped; then it is looked at every time
+
+In doubt it is lost: then everything is looked at, as without it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import stat
+import struct
+import time
+
+from reprieve.files import native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MODIFY, ATTRIB, CLOSE_WRITE, OPEN = 0x2, 0x4, 0x8, 0x20
+MOVED_FROM, MOVED_TO, CREATE, DELETE, DELETE_SELF, MOVE_SELF = 0x40, 0x80, 0x100, 0x200, 0x400, 0x800
+UNMOUNT, OVERFLOW, IGNORED, IS_DIR = 0x2000, 0x4000, 0x8000, 0x40000000
+_NO_FOLLOW, _ONLY_DIR = 0x02000000, 0x01000000
+_OF_A_DIR = (
+    MODIFY | ATTRIB | CLOSE_WRITE | OPEN | MOVED_FROM | MOVED_TO | CREATE | DELETE | DELETE_SELF | MOVE_SELF | _ONLY_DIR
+)
+_EVENT = struct.Struct("iIII")
+_READ = 1 << 16
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NAME = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC if hasattr(os, "O_PATH") else 0
+_CHANGED_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # then there are events that say so
+_BATCH = 64
+_MOST_KNOWN = 50_000  # names that are kept because something happened to them
+MOST_TOLD = 4_000  # more than this, and looking at everything is as quick
+
+
+class Lost(Exception):
+    """What happened is no longer known. `is_final`: it will be no better the next time."""
+
+    def __init__(self, why: str, *, is_final: bool = False) -> None:
+        super().__init__(why)
+        self.is_final = is_final
+
+
+class Follower:
+    """One tree. Nothing is kept open but the queue of events, so that its file system can be unmounted.
+
+    `most`: watches that it may have. Every method raises Lost, and then it is of no use any more.
+    """
+
+    def __init__(self, root: bytes, identity: tuple[int, int], *, most: int) -> None:
+        self.root, self.identity, self.most = root, identity, most
+        self.id = b""  # none as long as it does not yet know all of the tree
+        self.seq = 0
+        self.quiet_at = 0.0  # when something last happened
+        self._floor = 0
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self.fd: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self.fd < 0:
+            raise Lost(f"inotify cannot be used ({os.strerror(ctypes.get_errno())})")
+        self._dirs: dict[int, bytes] = {}  # by watch
+        self._watches: dict[bytes, int] = {}  # of directories, by path
+        self._files: dict[int, bytes] = {}  # by watch; of several names of one file any
+        self._names: dict[int, set[bytes]] = {}  # all of them, where there are several
+        self._dirty: dict[bytes, tuple[int, bool]] = {}  # number of the last change; whether all below counts as well
+        self._opened: dict[bytes, None] = {}  # may be open for writing; to be tested
+        self._written: set[bytes] = set()  # are, or it cannot be told: looked at every time
+        self._unheard: set[bytes] = set()  # have no watch of their own
+        self._closed: set[bytes] = set()  # directories that could not be looked into
+        self._inside: dict[bytes, set[int]] = {}  # watches of files, by directory
+        self._testing: frozenset[bytes] = frozenset()
+        self._new: dict[bytes, None] = {}  # names that need a watch
+        self._unlisted: list[bytes] = [b""]  # directories to watch and to list
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    @property
+    def watches(self) -> int:
+        return len(self._dirs) + len(self._files)
+
+    @property
+    def is_behind(self) -> bool:
+        """It does not know all of the tree."""
+        return bool(self._unlisted or self._new)
+
+    @property
+    def has_work(self) -> bool:
+        return self.is_behind or bool(self._opened)
+
+    def work(self, until: float) -> None:
+        """Do some of what there is to do, until about that time (of the monotonic clock)."""
+        self.drain()
+        root = self._open_root()
+        try:
+            self._settle(root, until)
+            while self._opened and not self._unlisted and not self._new and time.monotonic() < until:
+                self._test(root, list(self._opened)[:_BATCH])
+        finally:
+            os.close(root)
+        if not self.id and not self.has_work:
+            self.drain()
+            self.id = os.urandom(16)
+
+    def tell(self, id: bytes, since: int, until: float) -> tuple[bool, dict[bytes, bool]]:
+        """What may have changed since that number: (whether that is all, {path: with all below}).
+
+        The present number is `seq`. Whoever asks must not have looked at the tree yet.
+        """
+        self.drain()
+        if self._unlisted or self._new:
+            root = self._open_root()
+            try:
+                self._settle(root, until)
+            finally:
+                os.close(root)
+        if id != self.id or since < self._floor or self._unlisted or self._new:
+            return False, {}
+        for path in [path for path, (seq, _) in self._dirty.items() if seq <= since]:
+            del self._dirty[path]  # whoever asks has seen it, and there is one only
+        self._floor = since
+        told = dict.fromkeys((*self._opened, *self._written, *self._unheard), False)
+        told.update((path, is_whole) for path, (_, is_whole) in self._dirty.items())
+        return len(told) <= MOST_TOLD, told
+
+    # -- what happened
+
+    def drain(self) -> None:
+        """Take all that is queued. What a finished system call did is in the queue already."""
+        while True:
+            try:
+                data = os.read(self.fd, _READ)
+            except BlockingIOError:
+                return
+            at, end = 0, len(data)
+            while at < end:
+                watch, mask, _, length = _EVENT.unpack_from(data, at)
+                at += 16
+                self._one(watch, mask, data[at : at + length].rstrip(b"\0") if length else b"")
+                at += length
+            self.quiet_at = time.monotonic()
+            if len(self._dirty) + len(self._opened) > _MOST_KNOWN:
+                raise Lost("too much changed to keep track of")
+
+    def _one(self, watch: int, mask: int, name: bytes) -> None:
+        if mask & OVERFLOW:
+            raise Lost("more changed at once than the system could tell")
+        above = self._dirs.get(watch)
+        if above is None:
+            self._of_file(watch, mask)
+            return
+        if mask & (IGNORED | UNMOUNT | DELETE_SELF | MOVE_SELF):
+            if not above or mask & UNMOUNT:
+                raise Lost("the folder itself went")
+            if mask & IGNORED:
+                del self._dirs[watch]
+                if self._watches.get(above) == watch:
+                    del self._watches[above]
+            return  # the directory above tells the rest
+        path = above + b"/" + name if above and name else name or above
+        if mask & OPEN:
+            if name and not mask & IS_DIR and path not in self._testing:
+                self._opened[path] = None
+            return
+        if mask & IS_DIR:
+            self._of_dir(path, mask)
+            return
+        self._touch(path)
+        if not name:
+            return
+        if mask & (CREATE | MOVED_TO) or path in self._unheard:
+            self._new[path] = None
+        elif mask & CLOSE_WRITE and path in self._written:
+            self._opened[path] = None  # perhaps by the last who had it
+
+    def _of_dir(self, path: bytes, mask: int) -> None:
+        # whoever changes its mode changes what can be seen below it
+        self._touch(path, is_whole=True)
+        if mask & MOVED_FROM or (mask & (CREATE | MOVED_TO) and path in self._watches):
+            self._forget(path)
+        if mask & (CREATE | MOVED_TO) or (mask & ATTRIB and path not in self._watches):
+            self._unlisted.append(path)
+        if mask & ATTRIB and self._closed:
+            self._unlisted += [closed for closed in self._closed if closed.startswith(path + b"/" if path else b"")]
+
+    def _of_file(self, watch: int, mask: int) -> None:
+        """An event of a file's own watch: above all, that it got another name or lost one."""
+        if mask & IGNORED:
+            path = self._files.pop(watch, b"")
+            for name in self._names.pop(watch, {path}):
+                self._inside.get(name.rpartition(b"/")[0], set()).discard(watch)
+            return
+        known = self._files.get(watch)
+        for path in self._names.get(watch, () if known is None else (known,)):
+            self._touch(path)
+            # who opened it by a name elsewhere was not heard, and that name may be gone now
+            self._opened[path] = None
+
+    def _touch(self, path: bytes, *, is_whole: bool = False) -> None:
+        self.seq += 1
+        self._dirty[path] = self.seq, is_whole or self._dirty.get(path, (0, False))[1]
+
+    def _forget(self, top: bytes) -> None:
+        """A directory went elsewhere, perhaps out of the tree, or another one came in its place."""
+        below = top + b"/"
+        for path in [path for path in self._watches if path == top or path.startswith(below)]:
+            watch = self._watches.pop(path)
+            self._dirs.pop(watch, None)
+            self._libc.inotify_rm_watch(self.fd, watch)  # fails if it is gone already, which is what is wanted
+            for one in self._inside.pop(path, ()):
+                self._leave(one, below)
+        for kept in (self._opened, self._new):
+            for path in [path for path in kept if path.startswith(below)]:
+                del kept[path]
+        for paths in (self._written, self._unheard, self._closed):
+            paths.difference_update([path for path in paths if path.startswith(below)])
+        self._unlisted = [path for path in self._unlisted if path != top and not path.startswith(below)]
+
+    def _leave(self, watch: int, below: bytes) -> None:
+        """Names below are no more of this file; its watch is kept if it has others in the tree."""
+        others = {path for path in self._names.pop(watch, set()) if not path.startswith(below)}
+        if others:
+            self._files[watch] = next(iter(others))
+            self._names[watch] = others
+        else:
+            self._files.pop(watch, None)
+            self._libc.inotify_rm_watch(self.fd, watch)
+
+    # -- watches
+
+    def _settle(self, root: int, until: float) -> None:
+        """Give everything that is new its watch. What it is then must be seen by whoever looks next."""
+        while self._new:
+            path, _ = self._new.popitem()
+            self._watch_name(root, path)
+            self._touch(path)
+            if time.monotonic() > until:
+                return
+        while self._unlisted:
+            path = self._unlisted.pop()
+            self._list(root, path)
+            if self.id:
+                self._touch(path, is_whole=True)
+            if time.monotonic() > until:
+                return
+
+    def _list(self, root: int, path: bytes) -> None:
+        self._closed.discard(path)
+        try:
+            fd = _beneath(root, path)
+        except OSError as e:
+            if e.errno in _CHANGED_PLACE:
+                return  # of which there is an event
+            if e.errno in (errno.EACCES, errno.EPERM):
+                self._closed.add(path)  # to a scan as well
+                return
+            raise Lost(f"a directory cannot be opened ({e.strerror})") from e
+        try:
+            if os.fstat(fd).st_dev != self.identity[0]:
+                return
+            watch = self._add(b"/proc/self/fd/%d" % fd, _OF_A_DIR)
+            if watch < 0:
+                self._closed.add(path)
+                return
+            self._dirs[watch], self._watches[path] = path, watch
+            # after the watch, so that nothing can slip in between
+            with os.scandir(fd) as names:
+                for entry in names:
+                    name = os.fsencode(entry.name)
+                    child = path + b"/" + name if path else name
+                    if entry.is_dir(follow_symlinks=False):
+                        self._unlisted.append(child)
+                    else:
+                        self._watch_file(fd, name, child, is_regular=entry.is_file(follow_symlinks=False))
+        except OSError as e:
+            raise Lost(f"a directory cannot be listed ({e.strerror})") from e
+        finally:
+            os.close(fd)
+
+    def _watch_name(self, root: int, path: bytes) -> None:
+        above, _, name = path.rpartition(b"/")
+        try:
+            fd = _beneath(root, above)
+        except OSError as e:
+            if e.errno in (*_CHANGED_PLACE, errno.EACCES, errno.EPERM):
+                return
+            raise Lost(f"a directory cannot be opened ({e.strerror})") from e
+        try:
+            self._watch_file(fd, name, path, is_regular=True)
+        finally:
+            os.close(fd)
+
+    def _watch_file(self, dir_fd: int, name: bytes, path: bytes, *, is_regular: bool) -> None:
+        watch = self._add(b"/proc/self/fd/%d/%s" % (dir_fd, name), ATTRIB | _NO_FOLLOW)
+        if watch == -errno.ENOENT:
+            return
+        if watch < 0 or watch in self._dirs:
+            self._unheard.add(path)
+            return
+        self._unheard.discard(path)
+        self._inside.setdefault(path.rpartition(b"/")[0], set()).add(watch)
+        known = self._files.setdefault(watch, path)
+        if known != path:
+            self._names.setdefault(watch, {known}).add(path)
+            self._other_name(dir_fd, name, watch, path)
+        if is_regular:
+            self._opened[path] = None
+
+    def _other_name(self, dir_fd: int, name: bytes, watch: int, path: bytes) -> None:
+        """A file has a watch already: by another name that it still has, or had."""
+        try:
+            if os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_nlink > 1:
+                return
+        except OSError:
+            return
+        for old in self._names.pop(watch) - {path}:
+            above = old.rpartition(b"/")[0]
+            if above != path.rpartition(b"/")[0]:
+                self._inside.get(above, set()).discard(watch)
+        self._files[watch] = path
+
+    def _add(self, path: bytes, mask: int) -> int:
+        """A watch; minus an errno if there is none for a reason that may be."""
+        watch: int = self._libc.inotify_add_watch(self.fd, path, mask)
+        if watch >= 0:
+            if self.watches > self.most:
+                raise Lost(f"it has more than {self.most} names", is_final=True)
+            return watch
+        code = ctypes.get_errno()
+        if code in (errno.ENOENT, errno.EACCES):
+            return -code
+        raise Lost(f"the system allows no more watches ({os.strerror(code)})", is_final=code == errno.ENOSPC)
+
+    # -- who writes
+
+    def _test(self, root: int, paths: Iterable[bytes]) -> None:
+        """Whether anybody has these open for writing.
+
+            open all ──▶ drain ──▶ take and drop a lease on each ──▶ close
+
+        Our own opening is an event too; those of it are read before the leases. So whoever opens one later makes an
+        event that is read later, and whoever did before is found by the lease.
+        """
+        held: list[tuple[bytes, int]] = []
+        self._testing = frozenset(paths)
+        try:
+            for path in self._testing:
+                self._opened.pop(path, None)
+                fd = self._open_regular(root, path)
+                if fd >= 0:
+                    held.append((path, fd))
+            self.drain()
+        finally:
+            self._testing = frozenset()
+            for path, fd in held:
+                if _is_free(fd):
+                    self._written.discard(path)
+                else:
+                    self._written.add(path)
+                os.close(fd)
+
+    def _open_regular(self, root: int, path: bytes) -> int:
+        """A descriptor to read, -1 if there is none. A pipe or a device is never opened."""
+        try:
+            at = native.open_beneath(root, path, _NAME)
+        except OSError as e:
+            self._written.discard(path)
+            if e.errno not in _CHANGED_PLACE:
+                self._written.add(path)
+            return -1
+        try:
+            if not stat.S_ISREG(os.fstat(at).st_mode):
+                self._written.discard(path)
+                return -1
+            return os.open(f"/proc/self/fd/{at}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            self._written.add(path)
+            return -1
+        finally:
+            os.close(at)
+
+    def _open_root(self) -> int:
+        try:
+            fd = os.open(self.root, _NAME | os.O_DIRECTORY)
+        except OSError as e:
+            raise Lost("the folder itself went") from e
+        found = os.fstat(fd)
+        if (found.st_dev, found.st_ino) != self.identity:
+            os.close(fd)
+            raise Lost("the folder itself went")
+        return fd
+
+
+def _beneath(root: int, path: bytes) -> int:
+    return native.open_beneath(root, path, _DIRECTORY) if path else os.open(b".", _DIRECTORY, dir_fd=root)
+
+
+def _is_free(fd: int) -> bool:
+    """Nobody has the file open for writing. The lease is dropped at once: nobody is to wait for us."""
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return False  # somebody has; or it is not ours to ask
+    return True

@@ -1,0 +1,186 @@
+"""Following a tree: what is told of it, when it is lost, and that nobody is disturbed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprieve.cli.helper import watches
+from reprieve.files import follow
+from reprieve.files.follow import Follower, Lost
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+ALL_TIME = 1e12
+
+
+class Followed:
+    """A tree that is followed, and what is told about it since it was asked last."""
+
+    def __init__(self, root: Path, *, most: int = 10_000) -> None:
+        st = root.stat()
+        self.follower = Follower(bytes(root), (st.st_dev, st.st_ino), most=most)
+        while not self.follower.id or self.follower.has_work:
+            self.follower.work(ALL_TIME)
+        self.seen = self.follower.seq
+
+    def told(self) -> dict[bytes, bool] | None:
+        is_all, paths = self.follower.tell(self.follower.id, self.seen, ALL_TIME)
+        self.seen = self.follower.seq
+        return paths if is_all else None
+
+    def settle(self) -> None:
+        self.follower.drain()
+        while self.follower.has_work:
+            self.follower.work(ALL_TIME)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root" / "d").mkdir(parents=True)
+    (tmp_path / "root" / "d" / "f").write_bytes(b"1")
+    (tmp_path / "root" / "g").write_bytes(b"2")
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def followed(root: Path) -> Iterator[Followed]:
+    made = Followed(root)
+    yield made
+    made.follower.close()
+
+
+def test_nothing_is_told_of_a_tree_that_nobody_touches(followed: Followed) -> None:
+    assert followed.told() == {}
+    assert followed.told() == {}
+
+
+def test_reading_is_told_only_until_it_is_known_that_nobody_writes(followed: Followed, root: Path) -> None:
+    (root / "g").read_bytes()
+    assert followed.told() == {b"g": False}
+    followed.settle()
+    assert followed.told() == {}
+
+
+def test_a_file_that_is_open_for_writing_is_told_every_time(followed: Followed, root: Path) -> None:
+    with (root / "g").open("r+b"):
+        for _ in range(3):
+            followed.settle()
+            assert followed.told() == {b"g": False}
+    followed.settle()
+    assert followed.told() == {b"g": False}  # that it was closed
+    assert followed.told() == {}
+
+
+def test_a_file_that_was_open_before_is_told_every_time(root: Path) -> None:
+    with (root / "d" / "f").open("ab"):
+        made = Followed(root)
+        assert made.told() == made.told() == {b"d/f": False}
+    made.follower.close()
+
+
+def test_a_second_name_elsewhere_is_told(followed: Followed, root: Path) -> None:
+    os.link(root / "g", root.parent / "other")
+    assert followed.told() == {b"g": False}
+
+
+def test_who_asks_for_an_older_number_than_the_last_looks_at_everything(followed: Followed, root: Path) -> None:
+    (root / "g").write_bytes(b"3")
+    first = followed.seen
+    assert followed.told() is not None
+    assert followed.told() is not None
+    followed.seen = first
+    assert followed.told() is None
+
+
+def test_who_comes_from_another_follower_looks_at_everything(followed: Followed) -> None:
+    assert followed.follower.tell(bytes(16), followed.seen, ALL_TIME)[0] is False
+
+
+def test_what_comes_in_a_new_directory_is_told_with_it(followed: Followed, root: Path) -> None:
+    (root / "n" / "m").mkdir(parents=True)
+    (root / "n" / "m" / "x").write_bytes(b"x")
+    told = followed.told()
+    assert told is not None and told[b"n"] is True
+    followed.settle()
+    followed.told()
+    (root / "n" / "m" / "x").write_bytes(b"y")
+    told = followed.told()
+    assert told is not None and b"n/m/x" in told
+
+
+def test_more_than_the_queue_holds_is_a_loss(followed: Followed, root: Path) -> None:
+    queue = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    if queue > 100_000:
+        pytest.skip("the queue is too long to fill here")
+    for _ in range(queue // 2 + 10):  # in turns, since equal ones are one
+        os.utime(root / "g")
+        os.utime(root / "d" / "f")
+    with pytest.raises(Lost, match="more changed at once"):
+        followed.told()
+
+
+def test_a_root_that_moves_is_a_loss(followed: Followed, root: Path) -> None:
+    root.rename(root.parent / "elsewhere")
+    with pytest.raises(Lost):
+        followed.told()
+
+
+def test_a_tree_with_more_names_than_allowed_is_not_followed(root: Path) -> None:
+    with pytest.raises(Lost, match="more than 2 names") as lost:
+        Followed(root, most=2)
+    assert lost.value.is_final
+
+
+def test_a_pipe_in_the_tree_is_never_opened(root: Path) -> None:
+    os.mkfifo(root / "pipe")
+    made = Followed(root)
+    with pytest.raises(OSError, match="No such device or address"):
+        os.open(root / "pipe", os.O_WRONLY | os.O_NONBLOCK)  # nobody reads it
+    made.follower.close()
+
+
+def test_who_opens_a_file_for_writing_never_waits_for_long(followed: Followed, root: Path) -> None:
+    """The lease is held for an instant only."""
+    script = "import sys\nfor _ in range(300): open(sys.argv[1], 'r+b').close()"
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # as the helper does
+    try:
+        begun = time.monotonic()
+        with subprocess.Popen([sys.executable, "-c", script, str(root / "g")]) as writer:
+            while writer.poll() is None:
+                followed.follower.drain()
+                followed.follower.work(time.monotonic() + 0.01)
+        assert writer.returncode == 0 and time.monotonic() - begun < 10
+    finally:
+        signal.signal(signal.SIGIO, before)
+
+
+@pytest.mark.parametrize(
+    ("mounts", "why"),
+    [
+        ([(b"/", b"ext4", b"")], ""),
+        ([(b"/", b"overlay", b""), (b"/home", b"xfs", b"")], ""),
+        ([(b"/", b"ext4", b""), (b"/home/me/p/inner", b"tmpfs", b"")], "inside"),
+        ([(b"/", b"ext4", b""), (b"/home/me", b"nfs4", b"")], "nfs4"),
+        ([(b"/", b"ext4", b""), (b"/home", b"fuse.sshfs", b"")], "sshfs"),
+        ([(b"/", b"ext4", b""), (b"/home", b"xfs", b""), (b"/home", b"9p", b"")], "9p"),
+        ([(b"/", b"ext4", b""), (b"/x", b"overlay", b"rw,upperdir=/home/me/p/up,")], "container"),
+        ([], "unknown"),
+    ],
+)
+def test_only_trees_of_one_local_file_system_are_followed(mounts: list[tuple[bytes, bytes, bytes]], why: str) -> None:
+    found = watches.unfit(mounts, b"/home/me/p")
+    assert (why in found) if why else found == ""
+
+
+def test_too_much_at_once_is_no_list_of_names(followed: Followed, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "MOST_TOLD", 1)
+    (root / "g").write_bytes(b"3")
+    (root / "d" / "f").write_bytes(b"3")
+    assert followed.told() is None
