@@ -25,6 +25,7 @@ class Capture(Value):
     take: str = "text"  # text, raw, word, lines
     find: str = ""  # a pattern whose group 1 is the value (of each line, with `lines`)
     json: str = ""  # $.path.to.it
+    drop: str = ""  # a pattern; lines that it is found in are left out
     is_optional: bool = False
 
 

@@ -42,7 +42,15 @@ _COMMAND = {
     "allow": _TEXTS, "values": _TEXTS, "args": _TEXTS, "where": "patterns", "capture": "captures", "inverse": "steps",
     "guard": _TEXTS, "window": "time", "tested": _FLAG,
 }  # fmt: skip
-_CAPTURE = {"run!": _WORDS, "when": "moment", "take": "take", "find": "pattern", "json": "path", "optional": _FLAG}
+_CAPTURE = {
+    "run!": _WORDS,
+    "when": "moment",
+    "take": "take",
+    "find": "pattern",
+    "json": "path",
+    "drop": "pattern",
+    "optional": _FLAG,
+}
 _STEP = {"run!": _WORDS, "stdin": _TEXT, "when": "claims"}
 _REQUEST = {
     "id!": _TEXT, "host!": _TEXTS, "method!": _TEXTS, "path!": "pattern", "class!": "class", "note": _TEXT,
@@ -209,7 +217,7 @@ def _command(given: Mapping[str, Any], provider: str) -> CommandRule:
     captures = tuple(
         Capture(
             name, tuple(one["run"]), one.get("when", "before"), one.get("take", "text"), one.get("find", ""),
-            one.get("json", ""), bool(one.get("optional")),
+            one.get("json", ""), one.get("drop", ""), bool(one.get("optional")),
         )
         for name, one in given.get("capture", {}).items()
     )  # fmt: skip

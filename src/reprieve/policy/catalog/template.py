@@ -57,6 +57,8 @@ def read_capture(capture: Capture, output: bytes, code: int) -> str | tuple[str,
             f"{capture.run[0]} failed, so what it takes to undo is not known", details=[" ".join(capture.run)]
         )
     text = output.decode("utf-8", "surrogateescape")
+    if capture.drop:
+        text = "".join(line for line in text.splitlines(keepends=True) if not re.search(capture.drop, line))
     if capture.json:
         return _from_json(text, capture.json)
     if capture.take == "lines":
