@@ -45,8 +45,13 @@ def catalog_of() -> Catalog:
     return catalog.load((own,) if os.path.isdir(own) else ())
 
 
-def begin(ws: Workspace, argv: Sequence[str], *, cwd: str, rules: Catalog, call: str = "") -> Watched | None:
-    """Capture what it takes to undo the command, and make its intent durable. None if it is no known effect."""
+def begin(
+    ws: Workspace, argv: Sequence[str], *, cwd: str, rules: Catalog, call: str = "", is_theirs: bool = False
+) -> Watched | None:
+    """Capture what it takes to undo the command, and make its intent durable. None if it is no known effect.
+
+    `is_theirs`: the command is run by whoever called us, and not by this process.
+    """
     match = rules.match_command(argv)
     if match is None or match.rule.cls == READ or (match.rule.files and _is_inside(ws, cwd)):
         return None
@@ -61,7 +66,7 @@ def begin(ws: Workspace, argv: Sequence[str], *, cwd: str, rules: Catalog, call:
     request: Json = {"argv": [redact(word) for word in argv], "cwd": cwd, "captured": dict(captured)}
     if why:
         request["why_not"] = why
-    with effects.journal_of(ws) as journal:
+    with effects.journal_of(ws, is_theirs=is_theirs) as journal:
         draft = EffectDraft(
             "command",
             match.rule.cls if match.rule.inverse and not why else IRREVERSIBLE,

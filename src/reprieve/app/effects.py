@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def journal_of(ws: Workspace) -> Iterator[Journal]:
-    """The workspace's journal, for as long as the block lasts."""
-    journal = journals.open_journal(ws)
+def journal_of(ws: Workspace, *, is_theirs: bool = False) -> Iterator[Journal]:
+    """The workspace's journal, for as long as the block lasts. `is_theirs`: who called us does what is begun."""
+    journal = journals.open_journal(ws, is_theirs=is_theirs)
     try:
         yield journal
     finally:

@@ -17,7 +17,7 @@ import os
 import time
 
 from reprieve.app.hook_places import Places
-from reprieve.app.hook_words import describe, note_for, title
+from reprieve.app.hook_words import describe, note_for, reaches_out, title
 from reprieve.app.recent import Recent, look_back, note_of
 from reprieve.files.processes import RUN, orphans, patron
 from reprieve.model import talk as moments
@@ -67,7 +67,13 @@ def handle(
     )
     try:
         hooks = [
-            _Hook(event, ws, outside=tuple(places.outside), can_note=can_note and number == 0)
+            _Hook(
+                event,
+                ws,
+                outside=tuple(places.outside),
+                can_note=can_note and number == 0,
+                can_gate=number == 0,  # a call is judged once, however many workspaces it touches
+            )
             for number, ws in enumerate(places.found)
         ]
         notes = [hook.run() for hook in hooks]
@@ -94,9 +100,17 @@ class _Hook:
     """One event in one workspace."""
 
     def __init__(
-        self, event: HookEvent, ws: Workspace, *, outside: tuple[str, ...], can_note: bool, is_elsewhere: bool = False
+        self,
+        event: HookEvent,
+        ws: Workspace,
+        *,
+        outside: tuple[str, ...],
+        can_note: bool,
+        is_elsewhere: bool = False,
+        can_gate: bool = False,
     ) -> None:
         self.event, self.ws, self.outside, self.can_note = event, ws, outside, can_note
+        self.can_gate = can_gate
         self.is_elsewhere = is_elsewhere
         self.who = of_session(event.agent, event.session)
         self.actor = of_session(event.agent, event.session, event.parent)
@@ -160,6 +174,9 @@ class _Hook:
         if not event.tells_end:
             for window in mine:
                 self._close(window, is_guess=True)
+        commands: tuple[tuple[str, ...], ...] = ()
+        if event.command and self.can_gate:
+            commands = self._gate(event.command)
         turn = self._turn()
         self.ws.open_window(
             self.actor,
@@ -174,9 +191,25 @@ class _Hook:
             is_container=event.is_container,
             data=f"{{{talk_json(self._talk(moments.CALL, turn))}}}",
         )
+        if commands:
+            from reprieve.app import gating
+
+            gating.begin(self.ws, event, commands)
+
+    def _gate(self, command: str) -> tuple[tuple[str, ...], ...]:
+        """The commands of a call that are to be recorded. Raises `gating.Stopped` if it must not run."""
+        if self.ws.config.policy_mode != "autopilot" and not reaches_out(command):
+            return ()
+        from reprieve.app import gating
+
+        return gating.look(self.ws, self.event)
 
     def _after(self) -> None:
         event = self.event
+        if event.command and self.can_gate and os.path.exists(os.path.join(self.ws.home, "effects.db")):
+            from reprieve.app import gating
+
+            gating.finish(self.ws, event, is_failed=event.kind == FAILED)
         self._look(least=_DUPLICATES)
         for window in self._open():
             is_this = window.step == self.step if self.step else window.key == event.input_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from reprieve.effects.journal import Journal, Place
-from reprieve.files.processes import born, is_alive
+from reprieve.files.processes import born, is_alive, patron
 from reprieve.model.window import standing
 from reprieve.store.effectlog import EffectLog, exists
 
@@ -20,12 +20,15 @@ def has_journal(ws: Workspace) -> bool:
     return exists(ws.home)
 
 
-def open_journal(ws: Workspace) -> Journal:
-    """The journal; made if it is not there. The caller closes `journal.log`."""
+def open_journal(ws: Workspace, *, is_theirs: bool = False) -> Journal:
+    """The journal; made if it is not there. The caller closes `journal.log`.
+
+    `is_theirs`: what is begun is done by the process that called us (an agent), so that one's death makes it unknown.
+    """
     from reprieve.store.home import open_home
 
     log = EffectLog(open_home(ws.home), reporter=ws.reporter)
-    me = os.getpid()
+    me = (patron() if is_theirs else 0) or os.getpid()
     return Journal(log, ws.id, clock=ws.clock, process=(me, born(me)), is_alive=is_alive)
 
 
@@ -52,9 +55,9 @@ def drivers(journal: Journal) -> Drivers:
     """What can undo, by kind of inverse."""
     import time
 
-    from reprieve.app.egress import address_for
     from reprieve.effects.command import CommandDriver
     from reprieve.effects.http import HttpDriver
+    from reprieve.policy.egress import address_for
 
     return {
         "command": CommandDriver(),

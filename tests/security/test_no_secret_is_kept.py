@@ -1,0 +1,92 @@
+"""Canaries: credentials that pass through every way there is are found nowhere afterwards.
+
+Not in the store, the journal, the spool, the answers, the errors. What a person put into a file of the folder is theirs
+and comes back with it; it is not looked for here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import Cli, Result
+from support.api import Api, serving
+
+# shaped as the real ones are, so that nothing is found by luck
+CANARIES = {
+    "bearer": "canary0bearer0f3e9c1d7a5b",
+    "github": "ghp_" + "c4N4rY" * 6,
+    "aws": "AKIA" + "CANARY7Q3XZ5W2LP",
+    "stripe": "sk_live_" + "canary51Hq9fZ2eZvKYlo2C",
+    "slack": "xoxb-" + "2345678901-canarycanarycanary",
+    "password": "canary!hunter2-correct",
+}
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    with serving() as api:
+        yield api
+
+
+@pytest.fixture
+def said(cli: Cli) -> tuple[Cli, list[Result]]:
+    """The command line, and all that it ever said."""
+    results: list[Result] = []
+
+    def run(*args: str, **more: object) -> Result:
+        result = cli(*args, check=False, **more)  # type: ignore[arg-type]
+        results.append(result)
+        return result
+
+    return run, results  # type: ignore[return-value]
+
+
+def test_S30_E10_bad_case_29_no_credential_is_found_anywhere(
+    said: tuple[Cli, list[Result]], api: Api, home: Path, project: Path
+) -> None:
+    run, results = said
+    env = {f"CANARY_{name.upper()}": value for name, value in CANARIES.items()}
+    run("checkpoint", "base")
+    for name, value in CANARIES.items():
+        # by reference: the right way
+        run(
+            "record", "http", "--method", "POST", "--url", f"{api.url}/things?access_token={value}",
+            "--undo-method", "DELETE", "--undo-url", f"{api.url}/private/things/1",
+            "--undo-header", f"Authorization: Bearer env:CANARY_{name.upper()}", env=env,
+        )  # fmt: skip
+        # in the open: refused, and the refusal does not repeat it
+        run(
+            "record", "http", "--method", "POST", "--url", api.url, "--undo-method", "DELETE",
+            "--undo-url", f"{api.url}/x", "--undo-header", f"Authorization: Bearer {value}", env=env,
+        )  # fmt: skip
+        run("record", "command", "--description", f"password={value}", "--", "echo", f"--token={value}", env=env)
+        run("record", "command", "--description", f"with token={value}", "--", "true", env=env)
+        for event, more in (("UserPromptSubmit", {"prompt": f"my password={value}"}), ("PreToolUse", {})):
+            payload = {
+                "session_id": "s", "cwd": str(project), "hook_event_name": event, "tool_name": "Bash",
+                "tool_use_id": f"c-{name}",
+                "tool_input": {"command": f"curl -H 'Authorization: Bearer {value}' -X POST {api.url}/things"}, **more,
+            }  # fmt: skip
+            run("hook", "claude-code", event, input=json.dumps(payload), env=env)
+    for words in (
+        ("effects",), ("log",), ("log", "--all", "--json"), ("status",), ("diff",), ("approvals", "--json"),
+        ("compensate", "base"), ("compensate", "base", "--execute", "--yes"),
+        ("rollback", "base", "--dry-run", "--json"),
+        ("rollback", "base", "--yes"), ("effects", "--json"), ("verify",),
+    ):  # fmt: skip
+        run(*words, env=env)
+    sent = [seen for seen in api.changes() if seen.headers.get("Authorization", "").startswith("Bearer ")]
+    assert sent, "the credentials were used, or this proves nothing"
+    found = []
+    for name, value in CANARIES.items():
+        for path in home.rglob("*"):
+            if path.is_file() and value.encode() in path.read_bytes():
+                found.append(f"{name} in {path.relative_to(home)}")
+        for result in results:
+            if value in result.out or value in result.err:
+                found.append(f"{name} in what was said: {result.out[:300]} {result.err[:300]}")
+    assert not found, "\n".join(found)
