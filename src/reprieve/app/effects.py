@@ -109,6 +109,38 @@ def record_command(
         return journal.record(draft, journals.place(ws))
 
 
+def record_sql(
+    ws: Workspace,
+    database: str,
+    undo: Sequence[tuple[str, Sequence[object], int]],
+    *,
+    description: str,
+    module: str = "sqlite3",
+    resource: str = "",
+    depends: Sequence[str] = (),
+) -> Effect:
+    """Note a change of a database, with the statements that reverse it: (SQL, values, rows it must change; -1: any).
+
+    The old values belong into each WHERE, so that a row that somebody changed since is left alone. `database` is a path
+    (sqlite3) or a credential reference (psycopg).
+    """
+    from reprieve.effects.sql import sql_inverse
+    from reprieve.model.effect import RESTORABLE
+    from reprieve.policy.redact import redact
+
+    inverse = sql_inverse(database, undo, module=module)
+    with journal_of(ws) as journal:
+        draft = EffectDraft(
+            "sql",
+            RESTORABLE,
+            resource or f"{module}:{inverse['database']}",
+            redact(description),
+            tuple(depends),
+            inverse,
+        )
+        return journal.record(draft, journals.place(ws))
+
+
 def _is_agent(ws: Workspace) -> bool:
     """Whether an agent's window is open: then what is recorded is the agent's word."""
     return bool(journals.place(ws).window)

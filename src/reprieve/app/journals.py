@@ -57,9 +57,11 @@ def drivers(journal: Journal) -> Drivers:
 
     from reprieve.effects.command import CommandDriver
     from reprieve.effects.http import HttpDriver
+    from reprieve.effects.sql import SqlDriver
     from reprieve.policy.egress import address_for
 
     return {
+        "sql": SqlDriver(),
         "command": CommandDriver(),
         "http": HttpDriver(address_for, sign=journal.log.fingerprint, sleep=time.sleep),
     }

@@ -1,0 +1,130 @@
+"""Undo by SQL that was frozen when the effect was recorded: each statement guarded by what the effect left behind.
+
+    inverse = {"kind": "sql", "module": "sqlite3", "database": path or credential reference,
+               "statements": [{"sql": ..., "values": [...], "rows": 1}], "is_exact": true}
+
+All of them in one transaction. A statement that changes another number of rows than it must (the old values in its
+WHERE no longer fit, a key was taken, a child hangs on the row) undoes nothing: somebody changed it since. Sequences,
+triggers and what a schema change took along are not brought back by statements; who records one says `is_exact: false`.
+"""
+
+from __future__ import annotations
+
+import os
+
+from reprieve.effects.credentials import is_reference, resolve
+from reprieve.effects.driver import CHANGED, READY, UNCLEAR, Check, Outcome
+from reprieve.errors import ReprieveError, Usage
+from reprieve.model.effect import CONFLICT, FAILED, MANUAL, UNDONE, UNKNOWN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from reprieve.model.effect import Effect, Json
+
+MODULES = ("sqlite3", "psycopg")
+_DDL = ("create", "drop", "alter", "truncate", "reindex", "vacuum")
+
+
+def sql_inverse(
+    database: str, statements: Sequence[tuple[str, Sequence[object], int]], *, module: str = "sqlite3"
+) -> Json:
+    """The frozen inverse. Raises Usage for a database that is named with its password, or an unknown module."""
+    if module not in MODULES:
+        raise Usage(f"'{module}' is not known", hints=[f"one of: {', '.join(MODULES)}"])
+    if module != "sqlite3" and not is_reference(database):
+        raise Usage("the way to a database holds a password; name a variable: env:DATABASE_URL")
+    if not statements:
+        raise Usage("an inverse needs at least one statement")
+    kept = [{"sql": sql, "values": list(values), "rows": rows} for sql, values, rows in statements]
+    is_exact = not any(sql.lstrip().lower().startswith(_DDL) for sql, _, _ in statements)
+    where = database if is_reference(database) else os.path.abspath(database)
+    return {"kind": "sql", "module": module, "database": where, "statements": kept, "is_exact": is_exact}
+
+
+class SqlDriver:
+    """Runs the statements."""
+
+    def says(self, effect: Effect) -> str:
+        inverse = effect.inverse or {}
+        lines = [f"{s['sql']} {s['values']!r}" for s in _statements(inverse)]
+        loss = "" if inverse.get("is_exact") else "  (not exact: sequences, triggers and grants stay as they are)"
+        return f"in {inverse.get('database')}: " + "; ".join(lines) + loss
+
+    def check(self, effect: Effect, names: Mapping[str, str]) -> Check:
+        """Try it, and roll it back: the guards of the statements are the precondition."""
+        try:
+            wrong = self._run(effect, keep=False)
+        except ReprieveError as e:
+            return Check(UNCLEAR, e.message)
+        except Exception as e:  # noqa: BLE001 - every driver has errors of its own
+            return Check(UNCLEAR, f"the database refuses: {e}")
+        return Check(CHANGED, wrong) if wrong else Check(READY)
+
+    def undo(self, effect: Effect, names: Mapping[str, str]) -> Outcome:
+        try:
+            wrong = self._run(effect, keep=True)
+        except ReprieveError as e:
+            return Outcome(FAILED, e.message)
+        except _Unsure as e:
+            return Outcome(MANUAL, f"the commit failed, whether it was done is not known: {e}")
+        except Exception as e:  # noqa: BLE001 - every driver has errors of its own; nothing was committed
+            return Outcome(FAILED, f"the database refuses: {e}")
+        return Outcome(CONFLICT, wrong) if wrong else Outcome(UNDONE, "committed")
+
+    def resolve(self, effect: Effect) -> str:
+        return UNKNOWN
+
+    def may_repeat(self, effect: Effect) -> bool:
+        """The guards no longer fit once it is done: a repeat changes nothing."""
+        return True
+
+    def _run(self, effect: Effect, *, keep: bool) -> str:
+        """What stands in the way, "" if nothing does."""
+        inverse = effect.inverse or {}
+        module = __import__(str(inverse["module"]))
+        connection = _connect(module, inverse)
+        try:
+            cursor = connection.cursor()
+            for statement in _statements(inverse):
+                try:
+                    cursor.execute(str(statement["sql"]), tuple(statement["values"]))
+                except module.IntegrityError as e:
+                    return f"{e}: somebody built on it, or took its place, since"
+                wanted = statement["rows"]
+                if wanted >= 0 and cursor.rowcount != wanted:
+                    return f"{statement['sql']}: {max(cursor.rowcount, 0)} rows instead of {wanted}, changed since"
+            if keep:
+                try:
+                    connection.commit()
+                except module.IntegrityError as e:
+                    return f"{e}: somebody built on it since"
+                except module.Error as e:
+                    raise _Unsure(str(e)) from e
+            return ""
+        finally:
+            connection.rollback()
+            connection.close()
+
+
+class _Unsure(Exception):
+    """A commit whose end nobody knows."""
+
+
+def _connect(module: Any, inverse: Mapping[str, object]) -> Any:
+    where = str(inverse["database"])
+    where = resolve(where) if is_reference(where) else where
+    if inverse["module"] != "sqlite3":
+        return module.connect(where)
+    if not os.path.exists(where):
+        raise Usage(f"the database {where} is not there")
+    connection = module.connect(where, timeout=5)
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def _statements(inverse: Mapping[str, object]) -> list[dict[str, Any]]:
+    found = inverse.get("statements")
+    return [dict(each) for each in found] if isinstance(found, list) else []

@@ -1,0 +1,156 @@
+"""Databases: what was changed is put back by guarded statements, in one transaction, or not at all."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reprieve.app.effects import Side, journal_of, record_sql
+from reprieve.app.workspace import Workspace
+from reprieve.errors import Usage
+from reprieve.model.plan import EffectOutcome
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    """A shop, outside of the folder."""
+    path = tmp_path / "shop.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE customer (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE, city TEXT)")
+        db.execute("CREATE TABLE sale (id INTEGER PRIMARY KEY, customer INTEGER REFERENCES customer)")
+        db.execute("INSERT INTO customer (name, city) VALUES ('ada', 'London')")
+    db.close()
+    return path
+
+
+def change(path: Path, *statements: str) -> None:
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA foreign_keys = ON")
+    with db:
+        for statement in statements:
+            db.execute(statement)
+    db.close()
+
+
+def rows(path: Path, table: str = "customer") -> list[tuple[object, ...]]:
+    db = sqlite3.connect(path)
+    found = db.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
+    db.close()
+    return found
+
+
+def undo(ws: Workspace) -> EffectOutcome:
+    with journal_of(ws) as journal:
+        side = Side(ws, journal, journal.effects(is_open=True))
+        side.carry_out()
+        return side.outcomes[0]
+
+
+def moved(ws: Workspace, db: Path) -> None:
+    """The agent's update of one column, with its inverse."""
+    change(db, "UPDATE customer SET city = 'Paris' WHERE id = 1")
+    back = ("UPDATE customer SET city = ? WHERE id = ? AND city = ?", ["London", 1, "Paris"], 1)
+    record_sql(ws, str(db), [back], description="moved ada")
+
+
+def test_what_was_changed_is_put_back_once(ws: Workspace, db: Path) -> None:
+    before = rows(db)
+    moved(ws, db)
+    assert undo(ws).state == "undone"
+    assert rows(db) == before
+    change(db, "UPDATE customer SET city = 'Paris' WHERE id = 1")
+    with journal_of(ws) as journal:
+        assert not list(journal.effects(is_open=True))  # a second rollback has nothing to do
+
+
+def test_E07_bad_case_6_a_later_writer_of_the_same_column_is_a_conflict(ws: Workspace, db: Path) -> None:
+    moved(ws, db)
+    change(db, "UPDATE customer SET city = 'Oslo' WHERE id = 1")
+    outcome = undo(ws)
+    assert outcome.state == "conflict" and "0 rows instead of 1" in outcome.detail
+    assert rows(db) == [(1, "ada", "Oslo")]
+
+
+def test_bad_case_7_a_later_writer_of_another_column_is_kept(ws: Workspace, db: Path) -> None:
+    moved(ws, db)
+    change(db, "UPDATE customer SET name = 'Ada L.' WHERE id = 1")
+    assert undo(ws).state == "undone"
+    assert rows(db) == [(1, "Ada L.", "London")]
+
+
+def test_bad_case_8_a_later_child_of_a_row_that_must_go_is_kept(ws: Workspace, db: Path) -> None:
+    change(db, "INSERT INTO customer (name, city) VALUES ('bob', 'Rome')")
+    back = ("DELETE FROM customer WHERE id = ? AND name = ?", [2, "bob"], 1)
+    record_sql(ws, str(db), [back], description="added bob")
+    change(db, "INSERT INTO sale VALUES (7, 2)")
+    outcome = undo(ws)
+    assert outcome.state == "conflict" and "built on it" in outcome.detail
+    assert rows(db, "sale") == [(7, 2)] and len(rows(db)) == 2
+
+
+def test_bad_case_9_a_key_that_was_taken_since_is_a_conflict(ws: Workspace, db: Path) -> None:
+    change(db, "DELETE FROM customer WHERE id = 1")
+    back = ("INSERT INTO customer VALUES (?, ?, ?)", [1, "ada", "London"], 1)
+    record_sql(ws, str(db), [back], description="deleted ada")
+    change(db, "INSERT INTO customer VALUES (1, 'mallory', 'X')")
+    assert undo(ws).state == "conflict"
+    assert rows(db) == [(1, "mallory", "X")]
+
+
+def test_several_statements_are_all_or_nothing(ws: Workspace, db: Path) -> None:
+    change(db, "UPDATE customer SET city = 'Paris'", "INSERT INTO customer (name, city) VALUES ('bob', 'Rome')")
+    record_sql(
+        ws,
+        str(db),
+        [
+            ("DELETE FROM customer WHERE name = ?", ["bob"], 1),
+            ("UPDATE customer SET city = ? WHERE id = ? AND city = ?", ["London", 1, "Paris"], 1),
+        ],
+        description="two things",
+    )
+    change(db, "UPDATE customer SET city = 'Oslo' WHERE id = 1")
+    before = rows(db)
+    assert undo(ws).state == "conflict"
+    assert rows(db) == before
+
+
+def test_E08_bad_case_57_a_schema_change_is_declared_not_exact_and_sequences_stay(ws: Workspace, db: Path) -> None:
+    change(db, "CREATE TABLE junk (x)", "INSERT INTO customer (name, city) VALUES ('bob', 'Rome')")
+    back = [
+        ("DELETE FROM customer WHERE name = ?", ["bob"], 1),
+        ("DROP TABLE junk", [], -1),
+    ]
+    record_sql(ws, str(db), back, description="made a table")
+    with journal_of(ws) as journal:
+        side = Side(ws, journal, journal.effects(is_open=True))
+        assert "not exact: sequences" in side.actions[0].reason
+        side.carry_out()
+        assert side.outcomes[0].state == "undone"
+    # later inserts may have used the sequence: it is left alone
+    change(db, "INSERT INTO customer (name, city) VALUES ('cy', 'Bonn')")
+    assert rows(db)[-1][0] == 3
+
+
+def test_a_database_that_is_gone_or_locked_is_said_and_nothing_is_lost(ws: Workspace, db: Path) -> None:
+    moved(ws, db)
+    away = db.with_name("away.db")
+    db.rename(away)
+    assert undo(ws).state == "failed"
+    away.rename(db)
+    assert undo(ws).state == "undone"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        lambda ws, db: record_sql(ws, str(db), [], description="d"),
+        lambda ws, db: record_sql(ws, str(db), [("x", [], 1)], description="d", module="os"),
+        lambda ws, db: record_sql(ws, "postgres://u:secret@h/d", [("x", [], 1)], description="d", module="psycopg"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(ws: Workspace, db: Path, record: Callable[[Workspace, Path], object]) -> None:
+    with pytest.raises(Usage):
+        record(ws, db)
