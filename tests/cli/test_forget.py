@@ -51,3 +51,16 @@ def test_content_that_another_path_shares_stays_and_is_named(cli: Cli, project: 
 def test_a_path_that_no_checkpoint_has_is_exit_2(cli: Cli) -> None:
     cli("checkpoint")
     assert cli("forget", "nothing", "--yes", check=False).code == 2
+
+
+def test_what_was_forgotten_is_kept_again_by_the_next_checkpoint(cli: Cli, project: Path) -> None:
+    """Though the index of the checkpoints before said that nothing had been forgotten."""
+    (project / "secret").write_bytes(b"not any more")
+    for _ in range(3):
+        cli("checkpoint")
+    cli("forget", "secret", "--yes")
+    for _ in range(2):
+        made = cli("checkpoint", "--json").json["checkpoint"]["id"]
+        (project / "secret").unlink()
+        cli("rollback", made, "--everything", "--yes")
+        assert (project / "secret").read_bytes() == b"not any more"

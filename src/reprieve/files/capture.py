@@ -40,6 +40,7 @@ class Capture:
         self.blobs, self.timeline = store.blobs, store.timeline(workspace_id)
         self.index_path, self.workspace_id = index_path, workspace_id
         self._mark: told.Mark | None = None  # of what was recorded last
+        self._is_complete = False  # nothing was forgotten, as far as the last look could tell
 
     # -- now
 
@@ -47,7 +48,7 @@ class Capture:
         """The tree now against the timeline's head; with `keep` its new content goes to the store."""
         head = self.timeline.tip()
         loaded = self._load(head)
-        distrust = frozenset(self.blobs.damaged() | self.forgotten()) if keep else frozenset()
+        distrust = frozenset(self.blobs.damaged() | self._forgotten_by(loaded)) if keep else frozenset()
         put = self.blobs.put if keep else None
 
         def take(last: Buffer | None, truth: Buffer | None, since: told.Mark | None) -> Snapshot:
@@ -154,18 +155,27 @@ class Capture:
 
         It is what was recorded last, and what we did since; that, too, the helper will tell of.
         """
-        mark = self._mark
+        mark, is_complete = self._mark, self._is_complete and entry.kind != FORGET
         wanted = index_tag(entry.hash, self._excludes_digest())
         if mark is not None:
             told.when_due(Check(os.readlink(b"/proc/self/fd/%d" % self.root_fd), self.index_path, self.limits))
         try:
-            if is_same and os.path.exists(self.index_path) and retag(self.index_path, index, wanted, mark):
+            if (
+                is_same
+                and os.path.exists(self.index_path)
+                and retag(self.index_path, index, wanted, mark, is_complete=is_complete)
+            ):
                 return
             out = index if isinstance(index, bytearray) else bytearray(index)
             out[40:56] = wanted
-            save_index(self.index_path, out, mark)
+            save_index(self.index_path, out, mark, is_complete=is_complete)
         except OSError as e:
             self.reporter.warn(f"the index could not be written ({e.strerror}); the next checkpoint will be slower")
+
+    def _forgotten_by(self, loaded: Loaded) -> set[bytes]:
+        """The same, without a walk through the whole timeline where the index says that there is none."""
+        self._is_complete = loaded.is_complete or not any(self.timeline.newest_first(limit=1, kinds=(FORGET,)))
+        return set() if self._is_complete else self.forgotten()
 
     def forgotten(self) -> set[bytes]:
         """Objects that a person had removed and that are not stored again since."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from reprieve.store.protocols import Buffer
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-# After the tree: since when the helper knows what changed (zeros: never), and the boot.
-_MARK = struct.Struct("<16sQ")
+# After the tree: since when the helper knows what changed (zeros: never), whether nothing was ever forgotten, the boot.
+_MARK = struct.Struct("<16sQQ")
 _BOOT = 16
 
 
@@ -32,6 +32,7 @@ class Loaded(Value):
     base: Buffer | None
     truth: Buffer | None = None
     mark: Mark | None = None  # since when what changed is known, if the base is an index just as it was saved
+    is_complete: bool = False  # nothing was forgotten on this timeline; False: not known
 
 
 def index_tag(entry_hash: bytes, excludes_digest: bytes) -> bytes:
@@ -58,9 +59,10 @@ def load_index(path: str, wanted: bytes | None) -> Loaded | None:
     if wanted is not None and tree.tag(view) != wanted:
         return None
     end, boot = tree.length(view), bytes(view[-_BOOT:])
-    mark = None
+    mark, is_complete = None, 0
     if len(view) == end + _MARK.size + _BOOT:
-        mark = Mark(*_MARK.unpack_from(view, end))
+        id, seq, is_complete = _MARK.unpack_from(view, end)
+        mark = Mark(id, seq) if id != bytes(16) else None
     elif len(view) != end + _BOOT:
         return None
     packed = view[:end]
@@ -71,15 +73,16 @@ def load_index(path: str, wanted: bytes | None) -> Loaded | None:
             native.check(packed)
         except ValueError:
             return None
-    return Loaded(packed, mark=mark if mark is not None and mark.id != bytes(16) else None)
+    return Loaded(packed, mark=mark, is_complete=is_complete == 1)
 
 
-def save_index(path: str, index: Buffer, mark: Mark | None = None) -> None:
+def save_index(path: str, index: Buffer, mark: Mark | None = None, *, is_complete: bool = False) -> None:
     """Replace the index. A cache: a crash leaves the old one, which then has the wrong tag."""
     temporary = f"{path}.{os.getpid()}"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        end = (_MARK.pack(mark.id, mark.seq) if mark is not None else bytes(_MARK.size)) + _boot()
+        known = mark if mark is not None else Mark(bytes(16), 0)
+        end = _MARK.pack(known.id, known.seq, is_complete) + _boot()
         for piece in (memoryview(index), memoryview(end)):
             while piece:
                 piece = piece[os.write(fd, piece) :]
@@ -88,11 +91,12 @@ def save_index(path: str, index: Buffer, mark: Mark | None = None) -> None:
     os.rename(temporary, path)
 
 
-def retag(path: str, index: Buffer, tag: bytes, mark: Mark | None = None) -> bool:
+def retag(path: str, index: Buffer, tag: bytes, mark: Mark | None = None, *, is_complete: bool = False) -> bool:
     """Make an unchanged index stand for a newer entry, in place; False if that file cannot take the mark.
 
-    A torn write gives a tag that fits no entry, so the index is made anew. Without a mark the one that is there stays:
-    it is of the same rows, and what changed since then is more than what changed since now.
+    A torn write gives a tag that fits no entry, so the index is made anew. Without a mark what is there stays: it is
+    of the same rows, and what changed since then is more than what changed since now; and the newer entry is a
+    checkpoint, which forgets nothing.
     """
     fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -100,7 +104,7 @@ def retag(path: str, index: Buffer, tag: bytes, mark: Mark | None = None) -> boo
             end = tree.length(index)
             if os.fstat(fd).st_size != end + _MARK.size + _BOOT:
                 return False
-            os.pwrite(fd, _MARK.pack(mark.id, mark.seq), end)
+            os.pwrite(fd, _MARK.pack(mark.id, mark.seq, is_complete), end)
         os.pwrite(fd, tag, 40)
     finally:
         os.close(fd)
