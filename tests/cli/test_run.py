@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -154,3 +155,33 @@ def test_a_child_left_behind_does_not_hang_it(cli: Cli, project: Path) -> None:
 def test_a_run_inside_a_run_works(cli: Cli) -> None:
     cli("run", "--", sys.executable, "-m", "reprieve", "checkpoint", "inside")
     assert "inside" in [entry["label"] for entry in cli("log", "--json").json["entries"]]
+
+
+LEAVE = (
+    "import socket, sys\n"
+    "try:\n"
+    "    socket.create_connection(('127.0.0.1', int(sys.argv[1])), timeout=5).close()\n"
+    "except OSError as e:\n"
+    "    sys.exit(f'shut out: {e}')\n"
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="network namespaces are Linux's")
+def test_bad_case_28_nothing_leaves_whatever_client_it_uses(cli: Cli, project: Path) -> None:
+    """A raw socket, an interpreter that ignores its environment, curl past every proxy: all are shut out."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        clients = (
+            (sys.executable, "-c", LEAVE, port),
+            (sys.executable, "-I", "-c", LEAVE, port),
+            ("curl", "-sS", "--noproxy", "*", "-m", "5", f"http://127.0.0.1:{port}/"),
+        )
+        for client in clients:
+            assert cli("run", "--isolate", "net", "--", *client, check=False).code not in (0, 125), client
+        server.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            server.accept()
+        assert cli("run", "--", *clients[0]).code == 0  # the same without: it gets through
+        server.accept()[0].close()
+    result = cli("run", "--isolate", "net", "--", "sh", "-c", "touch made; exit 7", check=False)
+    assert result.code == 7 and (project / "made").exists()

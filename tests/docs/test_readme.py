@@ -81,3 +81,20 @@ def test_the_first_command_keeps_its_word(home: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("\nok    ") == 6
     assert "For a folder of yours:" in done.stdout
+
+
+def test_wb_30_every_command_that_the_documents_name_is_there() -> None:
+    """No claim without code: what a page tells people to type exists."""
+    from reprieve.cli import catalog
+
+    root = Path(__file__).resolve().parents[2]
+    pages = [root / "README.md", *root.glob("docs/*.md"), *root.glob("docs/guides/*.md")]
+    named = set()
+    for page in pages:
+        for word in re.findall(
+            r"(?:`|\$ |^|: )reprieve ([a-z][a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE
+        ):
+            named.add((word, page.name))
+    assert len(named) > 30
+    named -= {("intent", "format.md")}  # the first words of a record, not a command
+    assert not [each for each in sorted(named) if each[0] not in catalog.NAMES]

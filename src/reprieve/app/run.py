@@ -7,6 +7,7 @@ import os
 import sys
 
 from reprieve.app.recording import Recording
+from reprieve.errors import Refused
 from reprieve.files.attribution import last_standing
 from reprieve.files.processes import RUN, left_by
 from reprieve.model.value import Value
@@ -44,18 +45,21 @@ def run(
     on_failure: str = "keep",
     check: str = "",
     hold_mail: bool = False,
+    isolate: str = "none",
 ) -> Ran:
     """Run argv with our terminal, streams and signals; its changes belong to the step `label`.
 
     `check` is a shell command that must succeed too; what it writes belongs to the same step. `hold_mail`: mail that
-    it hands to `sendmail` or to the server that its environment names is held.
+    it hands to `sendmail` or to the server that its environment names is held. `isolate`: "net" shuts it out of the
+    network. Raises Refused where this machine can't.
     """
+    started = _isolated(argv) if isolate == "net" else argv
     label = label or os.path.basename(argv[0])
     before, window = ws.open_window(
         f"run:{label}", label, label=f"before {label}", pid=os.getpid(), parent=outer_window(ws)
     )
     with _announced(ws, label), _holding(ws, hold_mail) as extra, Recording(ws, argv) as recording:
-        code = recording.exit_code = _spawn(argv, extra)
+        code = recording.exit_code = _spawn(started, extra)
         is_checked = code == 0 and bool(check)
         if is_checked:
             code = _spawn(("/bin/sh", "-c", check), extra)
@@ -77,6 +81,18 @@ def _holding(ws: Workspace, is_wanted: bool) -> AbstractContextManager[Mapping[s
     from contextlib import nullcontext
 
     return nullcontext({})
+
+
+def _isolated(argv: Sequence[str]) -> list[str]:
+    from reprieve.app import isolate
+
+    if not isolate.is_possible():
+        raise Refused(
+            "this machine does not let us shut a command out of the network; nothing was run",
+            hints=["as root it can be done, or where user namespaces are allowed", "without it: --isolate none"],
+        )
+    # by its file and isolated from the environment: what an agent put on PYTHONPATH is not it
+    return [sys.executable, "-I", "-S", isolate.__file__, *argv]
 
 
 def outer_window(ws: Workspace) -> str:

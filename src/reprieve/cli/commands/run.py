@@ -40,6 +40,13 @@ SPEC = Command(
             choices=("keep", "rollback"),
             default="keep",
         ),
+        Option(
+            "--isolate",
+            "What it is shut out of; net: any network but a loopback of its own",
+            metavar="CHOICE",
+            choices=("none", "net"),
+            default="none",
+        ),
         Option("--hold-mail", "Hold mail that it hands to sendmail, or to SMTP_HOST:SMTP_PORT"),
         opening.ANYWHERE,
     ),
@@ -62,6 +69,7 @@ def run(args: Parsed, out: Terminal) -> int:
                 on_failure=args.text("on-failure", "keep"),
                 check=args.text("check"),
                 hold_mail=args.flag("hold-mail"),
+                isolate=args.text("isolate", "none"),
             )
             held = _held(ws, done) if args.flag("hold-mail") else 0
         finally:
