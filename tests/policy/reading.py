@@ -7,7 +7,8 @@ from pathlib import Path
 
 from reprieve.policy.catalog import Catalog, load
 from reprieve.policy.classes import RESTORABLE, rank
-from reprieve.policy.shell import ShellReading, read_shell
+from reprieve.policy.scene import ShellReading
+from reprieve.policy.shell import read_shell
 
 ROOT = "/w/p"
 CORPUS = Path(__file__).parent / "corpus"

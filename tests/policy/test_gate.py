@@ -79,6 +79,44 @@ def test_a_push_brings_its_rule_for_the_journal(judge) -> None:
     assert verdict.rules == ("git.push.branch",)
 
 
+@pytest.mark.parametrize(
+    ("command", "argv", "folder", "launcher"),
+    [
+        ("git push origin main", ("git", "push", "origin", "main"), "", ()),
+        ("cd src && git push origin main", ("git", "push", "origin", "main"), "src", ()),
+        ("cd src; git push origin main", ("git", "push", "origin", "main"), "src", ()),
+        ("cd src; cd ..; docker stop web", ("docker", "stop", "web"), "", ()),
+        ("sudo -n systemctl disable x", ("systemctl", "disable", "x"), "", ("sudo", "-n")),
+        ("sudo sh -c 'cd src && systemctl disable x'", ("systemctl", "disable", "x"), "src", ("sudo",)),
+        ("timeout 5 docker stop web", ("docker", "stop", "web"), "", ()),
+    ],
+)
+def test_an_inverse_runs_where_and_as_whom_the_command_ran(
+    judge, command: str, argv: tuple[str, ...], folder: str, launcher: tuple[str, ...]
+) -> None:
+    verdict = judge("Bash", {"command": command})
+    (found,) = [one for one in verdict.commands if one.match is not None]
+    assert found.argv == argv
+    assert found.cwd == os.path.realpath(judge.root / folder)
+    assert found.match is not None and found.match.prefix == (*launcher, argv[0])
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ssh host docker stop web", "docker exec box git push origin main", "cd $X; git push origin main",
+    "cd missing; docker stop web",
+     "AWS_PROFILE=prod aws s3 mb s3://b", "export AWS_PROFILE=prod; aws s3 mb s3://b", "env A=1 docker stop web",
+     "sudo A=1 docker stop web", "su bob -c 'docker stop web'", "sudo -u $X docker stop web",
+     "kubectl exec pod -- redis-cli SET a b"],
+)  # fmt: skip
+def test_an_inverse_that_would_run_elsewhere_is_none(judge, command: str) -> None:
+    """On another machine, as another user, or in a folder that nobody knows: our rule could not take it back from
+    here."""
+    verdict = judge("Bash", {"command": command})
+    assert verdict.matched == ()
+    assert verdict.decision == REFUSE
+
+
 def test_links_that_lead_out_of_the_workspace_are_followed(judge, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from reprieve.policy.catalog import Catalog, CommandMatch
+    from reprieve.policy.scene import SimpleCommand
 
 
 class Verdict(Value):
@@ -29,6 +30,7 @@ class Verdict(Value):
     hints: tuple[str, ...] = ()
     matched: tuple[CommandMatch, ...] = ()
     rules: tuple[str, ...] = ()
+    commands: tuple[SimpleCommand, ...] = ()  # of a shell's line, with the folder that each runs in
 
 
 # Tools of coding agents that have no command: what they do is in their name. Lower case, without separators.
@@ -119,7 +121,7 @@ def _shell(
 
         reading = read_shell(
             text, root=os.path.realpath(root), cwd=os.path.realpath(cwd), catalog=catalog or load(catalog_dirs),
-            tracked=[os.path.realpath(path) for path in tracked], resolve=os.path.realpath,
+            tracked=[os.path.realpath(path) for path in tracked], resolve=os.path.realpath, is_folder=os.path.isdir,
             variables={"HOME": os.path.expanduser("~")},
         )  # fmt: skip
     except ImportError as missing:
@@ -132,7 +134,7 @@ def _shell(
     decision = decide(cls, mode=mode, circumstances=circumstances, why=why)
     matched = tuple(command.match for command in reading.commands if command.match is not None)
     rules = tuple(dict.fromkeys(command.rule for command in reading.commands if command.rule))
-    return Verdict(cls, decision.verb, decision.reason, decision.hints, matched, rules)
+    return Verdict(cls, decision.verb, decision.reason, decision.hints, matched, rules, reading.commands)
 
 
 def _is_trusted(text: str, trusted: Sequence[str]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
-from reprieve.policy.classes import READ, RESTORABLE, rank
+from reprieve.policy.classes import IRREVERSIBLE, READ, RESTORABLE, rank, worst
 from reprieve.policy.scene import (
     HARMLESS,
     NO_INPUT,
@@ -94,7 +94,7 @@ def judge_plain(name: str, words: Sequence[Word], scene: Scene) -> Judgement:
         found = judge(name, words, scene)
         if found is not None:
             return found
-    match = scene.catalog.match_command([word.text for word in words])
+    match = scene.catalog.match_command([word.text for word in words], launcher=scene.launcher)
     return opaque(f"{name} is not known") if match is None else _by_rule(match, scene)
 
 
@@ -102,18 +102,22 @@ def _by_rule(match: CommandMatch, scene: Scene) -> Judgement:
     """What a rule says. One about files where the program stands counts for more if that is in the workspace."""
     rule = match.rule
     reason = "" if rule.cls == READ else f"{rule.id}: {rule.note}" if rule.note else rule.id
-    usable = match if rule.inverse else None
-    if not rule.files:
-        return Judgement(rule.cls, reason, rule.id, usable)
+    where = scene.places
     if "-C" in match.prefix:
-        where = match.prefix[match.prefix.index("-C") + 1]
-        scene = scene.replace(places=scene.places.moved(Word(where, where), surely=True))
-    place = writes([Word("\x01")], scene)
-    if rank(place.cls) <= rank(RESTORABLE):
-        return Judgement(RESTORABLE if rank(rule.cls) >= rank(RESTORABLE) else rule.cls, reason, rule.id, usable)
-    if usable is not None and not scene.places.is_remote:
-        return Judgement(rule.cls, reason, rule.id, usable)
-    return Judgement(place.cls, f"{reason}, outside the workspace", rule.id)
+        folder = match.prefix[match.prefix.index("-C") + 1]
+        where = where.moved(Word(folder, folder), surely=True)
+    if rule.files:
+        place = writes([Word("\x01")], scene.replace(places=where))
+        if rank(place.cls) <= rank(RESTORABLE):
+            return Judgement(RESTORABLE if rank(rule.cls) >= rank(RESTORABLE) else rule.cls, reason, rule.id)
+        if not rule.inverse:
+            return Judgement(place.cls, f"{reason}, outside the workspace", rule.id)
+    if not rule.inverse:
+        return Judgement(rule.cls, reason, rule.id)
+    if where.is_remote or not scene.places.here or not scene.is_runnable:
+        # the rule's inverse would run here and as we are, not where and as whom this runs
+        return Judgement(worst(rule.cls, IRREVERSIBLE), f"{reason}; its inverse can't be run from here", rule.id)
+    return Judgement(rule.cls, reason, rule.id, match)
 
 
 def _by_container(name: str, words: Sequence[Word]) -> Inner | None:
@@ -160,13 +164,30 @@ def _open(name: str, words: Sequence[Word], inner: Inner, scene: Scene, inside: 
                     filled = tuple(start if word.text is None and not word.prefix else word for word in command)
                     inside.command(filled, Scene(places, scene.catalog, stdin))
             return
-    below = Scene(places, scene.catalog, stdin)
+    launcher, is_runnable = _launcher(name, words, inner, scene)
+    below = Scene(places, scene.catalog, stdin, launcher, is_runnable)
     if inner.stdin_is_script:
         _script_on_input(argv, name, below, inside)
     for command in inner.commands:
         inside.command(command, below)
     for text in inner.texts:
         inside.text(text, below, is_here=name in ("eval", "trap"))
+
+
+def _launcher(name: str, words: Sequence[Word], inner: Inner, scene: Scene) -> tuple[tuple[str, ...], bool]:
+    """How an inverse would have to be started: with the same sudo. Of what else changes the user it is not known."""
+    if name in ("su", "runuser", "pkexec", "sg", "busybox", "toybox"):
+        return scene.launcher, False
+    if inner.assigns or name == "env":
+        return scene.launcher, False
+    if name not in ("sudo", "doas"):
+        return scene.launcher, scene.is_runnable
+    if not inner.commands:
+        return scene.launcher, False
+    before = [word.text for word in words[: len(words) - len(inner.commands[0])]]
+    if any(text is None for text in before):
+        return scene.launcher, False
+    return (*scene.launcher, *(text or "" for text in before)), scene.is_runnable
 
 
 def _script_on_input(argv: Sequence[str | None], name: str, scene: Scene, inside: Inside) -> None:
@@ -176,7 +197,7 @@ def _script_on_input(argv: Sequence[str | None], name: str, scene: Scene, inside
     elif given.text is None:
         inside.note(argv, opaque(f"{name} runs what another program prints"))
     else:
-        inside.text(given.text, Scene(scene.places, scene.catalog, UNKNOWN_INPUT), is_here=False)
+        inside.text(given.text, scene.replace(stdin=UNKNOWN_INPUT), is_here=False)
 
 
 def _find(words: Sequence[Word], scene: Scene, inside: Inside) -> None:

@@ -35,6 +35,7 @@ class Places(Value):
     tracked: tuple[str, ...] = ()
     resolve: Callable[[str], str] | None = None
     is_remote: bool = False
+    is_folder: Callable[[str], bool] | None = None  # whether a folder is there now: going there will succeed
 
     def holds(self, path: str, *, itself: bool = False) -> bool:
         """True if what is at the (absolute, normal) path comes back with a rollback."""
@@ -42,9 +43,15 @@ class Places(Value):
             return False
         return _below(path, self.root, itself=itself) or any(_below(path, one, itself=True) for one in self.tracked)
 
+    @property
+    def here(self) -> str:
+        """The one directory that is the current one; "" where that is not certain."""
+        return (self.cwds[0] or "") if len(self.cwds) == 1 and not self.is_remote else ""
+
     def moved(self, target: Word, *, surely: bool) -> Places:
         """After `cd target`: there, or, if that may fail, possibly still here."""
         new: list[str | None] = []
+        is_there = self.is_folder is not None and not self.is_remote
         for cwd in self.cwds:
             if target.text is None or target.is_glob or target.text == "-":
                 new.append(None)
@@ -52,7 +59,8 @@ class Places(Value):
                 new.append(posixpath.normpath(target.text))
             else:
                 new.append(None if cwd is None else posixpath.normpath(posixpath.join(cwd, target.text)))
-        if not surely:
+        is_there = is_there and all(one is not None and self.is_folder(one) for one in new)  # type: ignore[misc]
+        if not surely and not is_there:
             new += self.cwds
         unique = tuple(dict.fromkeys(new))
         return self.replace(cwds=unique if len(unique) <= 8 else (None,))

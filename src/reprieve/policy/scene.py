@@ -35,6 +35,8 @@ class Scene(Value):
     places: Places
     catalog: Catalog
     stdin: Stdin = NO_INPUT
+    launcher: tuple[str, ...] = ()  # what the program is started through: sudo and its options
+    is_runnable: bool = True  # False: started in a way that an inverse could not repeat
 
 
 class Judgement(Value):
@@ -47,13 +49,17 @@ class Judgement(Value):
 
 
 class SimpleCommand(Value):
-    """One program that would run: its arguments (None where dynamic), its class, why, and the catalog's rule."""
+    """One program that would run: its arguments (None where dynamic), its class, why, and the catalog's rule.
+
+    `match` is there where the rule has an inverse that can be run from here; `cwd` is then where the program runs.
+    """
 
     argv: tuple[str | None, ...]
     cls: str
     reason: str = ""
     rule: str = ""
     match: CommandMatch | None = None
+    cwd: str = ""
 
 
 class ShellReading(Value):

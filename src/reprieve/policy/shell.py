@@ -65,13 +65,14 @@ def read_shell(
     tracked: Sequence[str] = (),
     variables: Mapping[str, str] | None = None,
     resolve: Callable[[str], str] | None = None,
+    is_folder: Callable[[str], bool] | None = None,
 ) -> ShellReading:
     """The class of a command line that would run in `cwd`, for a workspace at `root`.
 
     `tracked`: paths outside of it that come back with a rollback too. `variables`: what is known of the environment.
-    `resolve` follows links on disk; without it paths are compared as text.
+    `resolve` follows links on disk; without it paths are compared as text. `is_folder` says if a `cd` will succeed.
     """
-    places = Places(root, (cwd,), tuple(tracked), resolve)
+    places = Places(root, (cwd,), tuple(tracked), resolve, is_folder=is_folder)
     reader = _Reader(catalog)
     state = State(places, dict(variables or {}))
     reader.text(text, state, NO_INPUT, depth=0)
@@ -95,8 +96,9 @@ class _Reader:
         ordered = sorted((one for one in self.found if one.reason and one.cls != READ), key=lambda one: -rank(one.cls))
         return ShellReading(cls, tuple(dict.fromkeys(one.reason for one in ordered)), tuple(self.found))
 
-    def _note(self, argv: Sequence[str | None], judgement: Judgement) -> None:
-        self.found.append(SimpleCommand(tuple(argv), judgement.cls, judgement.reason, judgement.rule, judgement.match))
+    def _note(self, argv: Sequence[str | None], judgement: Judgement, *, cwd: str = "") -> None:
+        found = judgement
+        self.found.append(SimpleCommand(tuple(argv), found.cls, found.reason, found.rule, found.match, cwd))
 
     def text(self, text: str, state: State, stdin: Stdin, *, depth: int) -> None:
         """Read a script in a given state; the state is changed as the script would."""
@@ -164,8 +166,7 @@ class _Reader:
     def _subshell(self, node: Node, state: State, stdin: Stdin, depth: int) -> None:
         self._statements(node, state.copy(), stdin, depth)
 
-    def _negated_command(self, node: Node, state: State, stdin: Stdin, depth: int) -> None:
-        self._statements(node, state, stdin, depth)
+    _negated_command = _statements
 
     def _pipeline(self, node: Node, state: State, stdin: Stdin, depth: int) -> None:
         self._pipe([child for child in node.children if child.is_named], state, stdin, depth)
@@ -387,6 +388,7 @@ class _Reader:
         self._assign(node, state, depth)
 
     def _declaration_command(self, node: Node, state: State, stdin: Stdin, depth: int) -> None:
+        state.is_runnable = False
         for child in node.children:
             if child.type == "variable_assignment":
                 self._assign(child, state, depth)
@@ -404,6 +406,8 @@ class _Reader:
         is_added = name.endswith("+")
         name = name.rstrip("+")
         bare = name.partition("[")[0]
+        # what programs are told by their environment (which account, which server) an inverse would not be told
+        state.is_runnable = state.is_runnable and not bare.isupper()
         if is_dangerous(bare):
             self._note((self._raw(node),), opaque(f"sets {bare}, which changes what programs do"))
         self._substitutions(node, state, depth)
@@ -433,11 +437,11 @@ class _Reader:
 
     def _run(self, node: Node, state: State, stdin: Stdin, depth: int, *, extra: Sequence[Node]) -> None:
         given = self._given(node, state)
-        inner = state
+        was_runnable = state.is_runnable
         for child in node.children:
             if child.type == "variable_assignment":
-                inner = state.copy() if inner is state else inner
-                self._assign(child, inner, depth)
+                self._assign(child, state.copy(), depth)
+                state.is_runnable = False
             elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
                 self._redirect(child, state, depth, [], [])
         words, is_sound = self._words_of(node, state, extra=extra, depth=depth)
@@ -445,6 +449,7 @@ class _Reader:
             self._note([word.text for word in words], opaque("holds a substitution that the parser did not see"))
             return
         self._judge(words, state, stdin if given is None else given, depth)
+        state.is_runnable = was_runnable
 
     def _words_of(
         self, node: Node, state: State, *, extra: Sequence[Node] = (), depth: int | None = None
@@ -484,7 +489,8 @@ class _Reader:
         else:
             if name in SETS_VARIABLES:
                 state.forget([word.text for word in words[1:] if word.text is not None and word.text.isidentifier()])
-            judge_program(words, Scene(state.places, self.catalog, stdin), _Inside(self, state, depth))
+            scene = Scene(state.places, self.catalog, stdin, state.launcher, state.is_runnable)
+            judge_program(words, scene, _Inside(self, state, depth))
 
     def _move(self, name: str, words: Sequence[Word], state: State) -> None:
         operands = [word for word in words[1:] if word.text not in ("-P", "-L", "-e", "-@", "--", "-q", "-n")]
@@ -571,7 +577,7 @@ class _Inside:
         self.reader, self.state, self.depth = reader, state, depth
 
     def note(self, argv: Sequence[str | None], judgement: Judgement) -> None:
-        self.reader._note(argv, judgement)
+        self.reader._note(argv, judgement, cwd=self.state.places.here)
 
     def command(self, words: Sequence[Word], scene: Scene) -> None:
         """An argument list that a wrapper runs."""
@@ -588,7 +594,5 @@ class _Inside:
         if not is_here:
             inner.places = scene.places
             inner.variables = dict.fromkeys(inner.variables)
+            inner.launcher, inner.is_runnable = scene.launcher, scene.is_runnable
         self.reader.text(text, inner, scene.stdin, depth=self.depth + 1)
-
-
-__all__ = ["ShellReading", "SimpleCommand", "read_shell"]

@@ -12,13 +12,17 @@ if TYPE_CHECKING:
 class State:
     """The folder and the variables at one point of a script."""
 
-    __slots__ = ("places", "variables")
+    __slots__ = ("is_runnable", "launcher", "places", "variables")
 
     def __init__(self, places: Places, variables: dict[str, str | None]) -> None:
         self.places, self.variables = places, variables
+        self.launcher: tuple[str, ...] = ()  # what the script itself was started through
+        self.is_runnable = True
 
     def copy(self) -> State:
-        return State(self.places, dict(self.variables))
+        other = State(self.places, dict(self.variables))
+        other.launcher, other.is_runnable = self.launcher, self.is_runnable
+        return other
 
     def forget(self, names: Iterable[str] | None = None) -> None:
         """These variables (all: None) may hold anything from here on."""
