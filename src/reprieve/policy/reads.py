@@ -99,7 +99,7 @@ _UNLESS: dict[str, tuple[str, ...]] = {
 # -- only with these words, else not known
 _ONLY: dict[str, tuple[str, ...]] = {
     "ruff": ("check", "--version", "version", "rule", "linter", "config"),
-    "openssl": ("version", "x509", "dgst", "s_client", "verify", "ciphers", "asn1parse"),
+    "openssl": ("version", "x509", "dgst", "verify", "ciphers", "asn1parse"),
     "gpg": ("--list-keys", "--list-secret-keys", "--version", "--verify", "-k", "-K", "--fingerprint"),
     "hostname": ("-f", "-i", "-I", "-s", "-d", "-A", "--fqdn", "--ip-address", "--short"),
     "ip": ("addr", "address", "a", "link", "route", "r", "neigh", "-br", "-4", "-6", "-o", "-j", "rule"),

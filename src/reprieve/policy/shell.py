@@ -84,6 +84,7 @@ class _Reader:
         self.catalog = catalog
         self.found: list[SimpleCommand] = []
         self.functions: set[str] = set()
+        self.defining: list[str] = []
         self.aliases: dict[str, str] = {}
         self.parser = parser()
         self.source = b""
@@ -353,10 +354,11 @@ class _Reader:
     def _function_definition(self, node: Node, state: State, stdin: Stdin, depth: int) -> None:
         """Its body counts where it is defined, with nothing known of the moment when it is called."""
         name = node.child_by_field_name("name")
-        self.functions.add(self._raw(name) if name is not None else "?")
+        called = self._raw(name) if name is not None else "?"
+        self.functions.add(called)
+        self.defining.append(called)
         inner = state.copy()
         inner.forget()
-        inner.variables = dict.fromkeys(inner.variables)
         if self.moves_around:
             inner.places = inner.places.replace(cwds=(None,))
         body = node.child_by_field_name("body")
@@ -365,10 +367,10 @@ class _Reader:
                 self._redirect(child, inner, depth, [], [])
         if body is not None:
             self._statement(body, inner, UNKNOWN_INPUT, depth)
+        self.defining.pop()
 
     def _test_command(self, node: Node, state: State, stdin: Stdin, depth: int) -> None:
         self._substitutions(node, state, depth)
-        self._note((self._raw(node),), Judgement(READ))
 
     def _arithmetic(self, node: Node, state: State, depth: int) -> None:
         """`((x += 1))`. Where it is not plainly a sum, other shells take the parentheses for two subshells."""
@@ -481,7 +483,8 @@ class _Reader:
         if name in MOVES and name is not None:
             self._move(name, words, state)
         elif name in self.functions:
-            self._note([word.text for word in words], Judgement(READ))
+            again = opaque(f"{name} calls itself") if name in self.defining else Judgement(READ)
+            self._note([word.text for word in words], again)
         elif name in self.aliases and name is not None:
             self._aliased(self.aliases[name], words, state, stdin, depth)
         elif name == "alias":
