@@ -17,6 +17,7 @@ _IMMUTABLE_BIT, _APPEND_ONLY_BIT = 0x10, 0x20
 _IMMUTABLE = 1  # of native.look_at
 _FLAGS = ("append-only (chattr +a)", "immutable (chattr +i)")
 _FOREIGN = "its directory belongs to someone else and is not writable"
+_AT_A_TIME = 4096  # paths; bounds memory
 _READ_ONLY = "the file system is mounted read-only"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -25,28 +26,33 @@ def find_obstacles(beneath: Beneath, moves: tree.Delta) -> list[Gap]:
     """Paths that could not be moved, with the reason."""
     found: list[Gap] = []
     reasons: dict[bytes, str] = {}  # by directory
-    known = _Known(beneath, moves)
-    for path, before, _ in moves:
-        above = tree.parent(path)
-        if path and above not in reasons:
-            reasons[above] = known.why_closed(above, path)
-        reason = reasons.get(above, "")
-        if not reason and before is not None and before.kind in (b"f", b"d"):
-            reason = known.why_fixed(path)
-        if not reason and path and before is not None:
-            reason = known.why_sticky(above, path)
-        if reason:
-            found.append(Gap(path, reason))
+    for start in range(0, len(moves), _AT_A_TIME):
+        some = moves[start : start + _AT_A_TIME]
+        known = _Known(beneath, some, reasons)
+        for path, before, _ in some:
+            above = tree.parent(path)
+            if path and above not in reasons:
+                reasons[above] = known.why_closed(above, path)
+            reason = reasons.get(above, "")
+            if not reason and before is not None and before.kind in (b"f", b"d"):
+                reason = known.why_fixed(path)
+            if not reason and path and before is not None:
+                reason = known.why_sticky(above, path)
+            if reason:
+                found.append(Gap(path, reason))
     return found
 
 
 class _Known:
     """What one look at all of these paths and their directories told; where it did not, they are opened and asked."""
 
-    def __init__(self, beneath: Beneath, moves: tree.Delta) -> None:
+    def __init__(self, beneath: Beneath, moves: tree.Delta, asked: dict[bytes, str]) -> None:
         self.beneath, self.me = beneath, os.geteuid()
-        paths = {path for path, _, _ in moves}
-        wanted = sorted(paths.union(map(tree.parent, paths)), key=tree.sort_key)
+        firsts = {tree.parent(path): path for path, _, _ in reversed(moves) if path}
+        paths = {path for path, before, _ in moves if before is not None}
+        paths.update(above for above in firsts if self.me or above not in asked)
+        paths.update(path for above, path in firsts.items() if above not in asked)
+        wanted = sorted(paths, key=tree.sort_key)
         self.looks = dict(zip(wanted, native.look_at(beneath.root_fd, wanted), strict=True))
 
     def why_closed(self, above: bytes, path: bytes) -> str:
@@ -68,8 +74,10 @@ class _Known:
         return _FLAGS[look[0] & _IMMUTABLE] if look[0] else ""
 
     def why_sticky(self, above: bytes, path: bytes) -> str:
+        if self.me == 0:
+            return ""
         directory, look = self.looks[above], self.looks[path]
-        if self.me == 0 or directory is None or look is None or not look[1]:
+        if directory is None or look is None or not look[1]:
             return ""
         if not directory[1] & stat.S_ISVTX or self.me in (directory[2], look[2]):
             return ""

@@ -15,7 +15,7 @@ from reprieve.model.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from reprieve.store.protocols import Buffer
 
@@ -27,7 +27,8 @@ RACY, CHUNKED, NEEDS, GAP = 1, 2, 4, 8
 
 # columns of a row that only the index keeps: nlink, ctime_s, ctime_ns, ino, dev
 _STAT_COLUMNS = ((20, 24), (40, 48), (52, 72))
-_CONTENT_AT = 88
+_KIND_AT, _CONTENT_AT, _EXTRA_AT = 6, 88, 120
+_CRC_AT = 32  # in the header
 _IS_FILE = bytes(byte == FILE[0] for byte in range(256))
 _ZERO = bytes(32)
 _LARGE = 8 << 20  # bytes; 50,000 files
@@ -229,6 +230,27 @@ def advance(index: Buffer | None, rows: bytearray, gone: list[bytes], *, tag: by
         if row >= 0 and native.get(new, row)[1] == DIR:
             marked.append((above, entry_at(new, row)[1], stat_at(new, row).replace(is_racy=True), 0))
     return native.merge(new, pack(marked), [], {}, tag) if marked else new
+
+
+def places(index: Buffer, rows: Buffer) -> list[int]:
+    """Where in `index` these rows can be set in place; [] if one is not there, is of another kind or has an extra."""
+    found = []
+    for row in range(count(rows)):
+        got = native.get(rows, row)
+        at = native.find(index, got[0])
+        if at < 0 or got[12] or (there := native.get(index, at))[1] != got[1] or there[12]:
+            return []
+        found.append(at)
+    return found
+
+
+def put_rows(index: bytearray, rows: Buffer, at: Sequence[int]) -> None:
+    """Set rows in place: for a few of many a tenth of what `merge` costs."""
+    view = memoryview(rows)
+    for row, number in enumerate(at):
+        to, of = HEADER.size + number * ROW.size, HEADER.size + row * ROW.size
+        index[to + _KIND_AT : to + _EXTRA_AT] = view[of + _KIND_AT : of + _EXTRA_AT]
+    struct.pack_into("<I", index, _CRC_AT, crc32(memoryview(index)[HEADER.size :]))
 
 
 def explained(delta: Delta, old: Buffer, new: Buffer) -> Delta:

@@ -217,7 +217,7 @@ def _record(
     def look() -> tuple[tree.Delta, Outcome]:
         noted = [move for move in restore.moves if move[0] in restore.done]
         restore.done.clear()
-        return noted, judge(capture.root_fd, noted, index)
+        return noted, judge(capture.root_fd, noted, index, in_place=True)
 
     noted, outcome = restore.settle(meanwhile=look)
     done = outcome.done
@@ -242,7 +242,7 @@ def _record(
             )
         )
         capture.timeline.set_intent(b"")
-    capture.save(outcome.index, entry)
+    capture.save(outcome.after(), entry)
     return Report(
         entry.id,
         restored=tuple(path for path, _, after in done if after is not None),

@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from reprieve.store.protocols import Buffer
 
+_FEW = 2000  # moves; for more a merge is faster
 _VANISHED = "vanished while the rollback ran"
 _CAME_BACK = "was made again while the rollback ran"
 _REPLACED = "its directory was replaced while the rollback ran"
@@ -27,15 +28,30 @@ class Outcome(Value):
     index: bytearray  # the tree after the move; every row that moved is racy, so the next scan compares content
     done: tree.Delta  # from the tree before to this one
     conflicts: tuple[Conflicted, ...]
+    # where `index` is still the tree before the move: rows that are to be set in it, and their numbers there
+    rows: bytes | bytearray = b""
+    places: tuple[int, ...] = ()
+
+    def after(self) -> bytearray:
+        """The tree after the move. The one before it may be gone then."""
+        if self.places:
+            tree.put_rows(self.index, self.rows, self.places)
+        return self.index
 
 
-def judge(root_fd: int, done: tree.Delta, index: Buffer) -> Outcome:
-    """Compare what was noted as done, starting from `index`, with the disk. Raises OSError."""
+def judge(root_fd: int, done: tree.Delta, index: Buffer, *, in_place: bool = False) -> Outcome:
+    """Compare what was noted as done, starting from `index`, with the disk. Raises OSError.
+
+    `in_place`: the caller asks for the tree by `Outcome.after`, when it needs the one before no longer.
+    """
     rows = tree.pack((path, after, tree.NO_STAT, 0) for path, _, after in done if after is not None)
     gone = [path for path, _, after in done if after is None]
     untrue = {native.get(rows, row)[0]: _VANISHED for row in native.fill_stats(root_fd, rows)}
     untrue.update(dict.fromkeys(_still_there(root_fd, gone), _CAME_BACK))
     tree.trim(index)
+    is_same = not untrue and all(before and after for _, before, after in done)  # nothing came or went
+    if in_place and is_same and len(done) < _FEW and isinstance(index, bytearray) and (at := tree.places(index, rows)):
+        return Outcome(index, done, (), rows, tuple(at))
     while True:
         if untrue:
             rows = native.merge(rows, tree.pack([]), list(untrue), {}, bytes(16))
