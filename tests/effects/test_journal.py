@@ -197,3 +197,21 @@ def test_p_17_what_is_not_known_counts_as_irreversible() -> None:
     assert EffectDraft("http").cls == "irreversible"
     assert worst(("read", "opaque", "holdable")) == "opaque" and worst(()) == "read"
     assert CLASSES.index("irreversible") > CLASSES.index("compensable")
+
+
+def test_a_row_that_is_written_while_the_chain_is_proven_is_no_damage(
+    ws: Workspace, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.record(draft(), PLACE)
+    other, query, written = open_journal(ws), journal.log.db.query, []
+
+    def meanwhile(sql: str, values: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+        rows: list[tuple[object, ...]] = query(sql, values)
+        if not rows and "FROM rows" in sql:
+            written.append(other.record(draft(), PLACE))
+        return rows
+
+    monkeypatch.setattr(journal.log.db, "query", meanwhile)
+    journal.log.must_be_whole(ws.id)
+    assert written
+    other.log.close()

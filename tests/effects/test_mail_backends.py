@@ -224,7 +224,9 @@ def test_a_mailbox_that_cannot_be_asked_sends_nothing(journal: Journal, mailbox:
     mailbox.password = "other"
     assert desk.release(effect).effect.state == "held" and sink.arrived == []
     canceled = desk.cancel(journal.get(effect.id))
-    assert canceled.effect.state == "canceled" and "still there" in canceled.problem
+    assert canceled.effect.state == "canceled" and "still there" in canceled.problem and mailbox.drafts
+    mailbox.password = "right"
+    assert desk.cancel(journal.get(effect.id)).problem == "" and mailbox.drafts == {}
 
 
 # -- drafts at a provider

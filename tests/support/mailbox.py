@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socketserver
 import threading
+import time
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -26,16 +27,28 @@ class Mailbox:
     drafts: dict[int, Draft] = field(default_factory=dict)
     heard: list[str] = field(default_factory=list)
     dies_after: str = ""
+    talking: int = 0
+
+    def settle(self) -> None:
+        """Wait until all that was asked for is done, also by a client that died since."""
+        while True:
+            before = len(self.heard)
+            time.sleep(0.003)
+            if not self.talking and len(self.heard) == before:
+                return
 
     def __enter__(self) -> Mailbox:
         mailbox = self
 
         class Connection(socketserver.StreamRequestHandler):
             def handle(self) -> None:
+                mailbox.talking += 1
                 try:
                     _serve(mailbox, self)
                 except OSError:
                     return
+                finally:
+                    mailbox.talking -= 1
 
         class Server(socketserver.ThreadingTCPServer):
             daemon_threads = True
@@ -76,7 +89,8 @@ def _serve(mailbox: Mailbox, stream: socketserver.StreamRequestHandler) -> None:
             size = int(re.search(r"\{(\d+)\}$", rest).group(1))  # type: ignore[union-attr]
             say("+ go on")
             data = stream.rfile.read(size)
-            stream.rfile.readline()
+            if not stream.rfile.readline():
+                return  # the client died in the middle of it
             flags = set(re.search(r"\((.*?)\)", rest).group(1).split())  # type: ignore[union-attr]
             mailbox.drafts[max(mailbox.drafts, default=0) + 1] = Draft(data, flags)
         elif name == "UID SEARCH":
@@ -84,7 +98,8 @@ def _serve(mailbox: Mailbox, stream: socketserver.StreamRequestHandler) -> None:
             found = [
                 str(uid)
                 for uid, draft in mailbox.drafts.items()
-                if f"{field}: {wanted}\r\n".encode() in draft.data and "\\Deleted" not in draft.flags
+                if f"{field}: {wanted}\r\n".encode() in draft.data
+                and (words[2] == "ALL" or "\\Deleted" not in draft.flags)
             ]
             say("* SEARCH " + " ".join(found))
         elif name == "UID STORE":

@@ -11,6 +11,7 @@ import socket
 import socketserver
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -39,16 +40,28 @@ class Sink:
     login: tuple[str, str] | None = None
     arrived: list[Arrived] = field(default_factory=list)
     heard: list[str] = field(default_factory=list)
+    talking: int = 0
+
+    def settle(self) -> None:
+        """Wait until all that was sent is read, also what a client sent just before it died."""
+        while True:
+            before = len(self.heard)
+            time.sleep(0.003)
+            if not self.talking and len(self.heard) == before:
+                return
 
     def __enter__(self) -> Sink:
         sink = self
 
         class Connection(socketserver.StreamRequestHandler):
             def handle(self) -> None:
+                sink.talking += 1
                 try:
                     _serve(sink, self.connection)
                 except (OSError, _HungUp):
                     return
+                finally:
+                    sink.talking -= 1
 
         class Server(socketserver.ThreadingTCPServer):
             daemon_threads = True

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from reprieve.app import journals
 from reprieve.app.effects import approvals_of, journal_of, json_of
 from reprieve.effects import mime
-from reprieve.effects.mail import Mailroom, Outcome, hash_of
+from reprieve.effects.mail import Mailroom, Outcome, hash_of, may_have_draft
 from reprieve.errors import BadRef, Refused, Usage
 from reprieve.model import effect as states
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from reprieve.effects.mime import Attachment, Letter
     from reprieve.model.effect import Effect, Json
 
+__all__ = ["may_have_draft"]
 BACKENDS = ("smtp", "imap", "gmail", "graph")
 
 

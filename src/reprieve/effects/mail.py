@@ -210,22 +210,27 @@ class Mailroom:
         return Outcome(done, delivery.detail if delivery.refused else "")
 
     def cancel(self, effect: Effect, why: str = "") -> Outcome:
-        """Drop a held message: it never leaves. Raises Refused if it is held no more."""
+        """Drop a held message: it never leaves. Raises Refused if it is held no more.
+
+        Of one that is cancelled already the draft is removed, if that could not be done before.
+        """
+        if may_have_draft(effect) and effect.state == states.CANCELED:
+            return self._without_draft(effect)
         if effect.kind != KIND or effect.state != states.HELD:
             self.must_be_held(effect, "it can't be cancelled")
-        desk = self._desk(effect)
-        letter = Letter("", (), b"", "", str((effect.request or {}).get("message_id")))
-        if effect.after and desk.is_there(effect.id, letter, effect.after) is False:
+        if effect.after and self._desk(effect).is_there(effect.id, _named(effect), effect.after) is False:
             # its owner, or whoever else can open that mailbox, may have sent it from there
             detail = "its draft is gone from the mailbox: it was sent or deleted there"
             with self.journal.log.transaction():
                 self.journal.release(effect.id)
                 return Outcome(self.journal.finish(effect.id, states.UNKNOWN, detail=detail), detail)
-        canceled = self.journal.cancel(effect.id, why)
-        problem = desk.drop(effect.id, letter, effect.after)
-        return Outcome(
-            canceled, problem and f"it is cancelled here; its draft in the mailbox is still there: {problem}"
-        )
+        return self._without_draft(self.journal.cancel(effect.id, why))
+
+    def _without_draft(self, effect: Effect) -> Outcome:
+        problem = self._desk(effect).drop(effect.id, _named(effect), effect.after)
+        if problem:
+            problem = f"it is cancelled here; its draft in the mailbox is still there: {problem}"
+        return Outcome(effect, problem)
 
     def sweep(self, now_s: float) -> None:
         """Remove the bytes of messages that were settled long ago."""
@@ -250,6 +255,16 @@ class Mailroom:
 
     def _desk(self, effect: Effect) -> Backend:
         return self._backend(str((effect.request or {}).get("backend")))
+
+
+def may_have_draft(effect: Effect) -> bool:
+    """Whether there may be a draft of it in a mailbox."""
+    return effect.kind == KIND and (effect.request or {}).get("backend") != "smtp"
+
+
+def _named(effect: Effect) -> Letter:
+    """What it takes to find a message where there is a draft of it."""
+    return Letter("", (), b"", "", str((effect.request or {}).get("message_id")))
 
 
 def hash_of(effects: list[Effect]) -> str:

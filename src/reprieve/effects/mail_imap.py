@@ -101,7 +101,7 @@ class ImapDrafts:
         except _FAULTS as e:
             return _said(e)
         try:
-            for number in _find(connection, id):
+            for number in _find(connection, id, is_deleted_too=True):  # marked by one that was interrupted
                 _must(connection.uid("STORE", number, "+FLAGS.SILENT", r"(\Deleted)"))
                 if "UIDPLUS" not in connection.capabilities:
                     # a plain EXPUNGE would take along what its owner marked
@@ -135,9 +135,10 @@ class ImapDrafts:
         return connection
 
 
-def _find(connection: imaplib.IMAP4, id: str) -> list[str]:
-    """The numbers of its drafts that are not marked as deleted."""
-    found = _must(connection.uid("SEARCH", "UNDELETED", "HEADER", HOLD_FIELD, f'"{id}"'))
+def _find(connection: imaplib.IMAP4, id: str, *, is_deleted_too: bool = False) -> list[str]:
+    """The numbers of its drafts; without those that are marked as deleted, unless they are wanted too."""
+    among = "ALL" if is_deleted_too else "UNDELETED"
+    found = _must(connection.uid("SEARCH", among, "HEADER", HOLD_FIELD, f'"{id}"'))
     return [number.decode() for line in found if line for number in line.split()]
 
 

@@ -200,7 +200,7 @@ def _cancel(args: Parsed, out: Terminal, ws: Workspace) -> int:
         else:
             effects = mail.chosen(room, args.many("ID"))
             for effect in effects:
-                if effect.state != "held":
+                if effect.state != "held" and not (effect.state == "canceled" and mail.may_have_draft(effect)):
                     room.must_be_held(effect, "it can't be cancelled")
         outcomes: list[Outcome] = []
         out.answer(effects=[], cancelled=0)
