@@ -19,6 +19,8 @@ from reprieve.app.workspace import Workspace
 from reprieve.effects.journal import Charge, Journal, Place
 from reprieve.errors import Refused, Repeated, ReprieveError, StoreCorrupted
 from reprieve.model.effect import CLASSES, EffectDraft, worst
+from reprieve.store import effectlog
+from reprieve.store.home import Home, open_home
 
 INVERSE: dict[str, object] = {"kind": "command", "steps": [{"argv": ["/bin/true"]}], "cwd": "/"}
 PLACE = Place(at=1, run="r")
@@ -214,4 +216,27 @@ def test_a_row_that_is_written_while_the_chain_is_proven_is_no_damage(
     monkeypatch.setattr(journal.log.db, "query", meanwhile)
     journal.log.must_be_whole(ws.id)
     assert written
+    other.log.close()
+
+
+def test_two_processes_that_make_the_journal_at_once_sign_with_one_key(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one has looked, found no journal, and makes its key when the first one has begun to write."""
+    home, real, others = open_home(ws.home), effectlog._make_once, []
+
+    def slow(home: Home, name: str, data: bytes) -> None:
+        if not others:
+            others.append(None)
+            others.append(open_journal(ws))  # whole, before we get on
+        real(home, name, data)
+
+    monkeypatch.setattr(effectlog, "_make_once", slow)
+    mine = effectlog.EffectLog(home)
+    other = others[1]
+    assert other is not None
+    other.record(draft(), PLACE)
+    mine.must_be_whole(ws.id)
+    assert mine.fingerprint(b"x") == other.log.fingerprint(b"x")
+    mine.close()
     other.log.close()

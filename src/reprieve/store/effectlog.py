@@ -80,9 +80,8 @@ class EffectLog:
         is_new = not os.path.lexists(home.file(NAME))
         try:
             if is_new:
-                if not os.path.lexists(home.file(_KEY)):
-                    home.write(_KEY, os.urandom(32), durable=True)
-                _make_empty(home)
+                _make_once(home, _KEY, os.urandom(32))
+                _make_once(home, NAME, b"")
             with open(home.file(_KEY), "rb") as file:
                 self._key = file.read()
         except OSError as exc:
@@ -254,19 +253,26 @@ class EffectLog:
             return None  # a power cut may leave it empty: it is not synced
 
 
-def _make_empty(home: Home) -> None:
-    """An empty database file, made once whoever comes first: two processes must not take each other's away."""
-    temporary = home.file("tmp", f"{NAME}.{os.getpid()}.{os.urandom(4).hex()}")
-    from reprieve.store.home import create_file, sync_directory
+def _make_once(home: Home, name: str, data: bytes) -> None:
+    """A file of this content unless there is one: of two processes that come first both go on with the same.
 
+    Replaced by a rename, a key could be taken away from a process that signs with it already.
+    """
+    from reprieve.store.home import create_file, sync_directory, write_all
+
+    temporary = home.file("tmp", f"{name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
         fd = create_file(temporary)
     except FileNotFoundError:
         home.make_directories()
         fd = create_file(temporary)
-    os.close(fd)
     try:
-        os.link(temporary, home.file(NAME))
+        write_all(fd, data, 0)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    try:
+        os.link(temporary, home.file(name))
     except FileExistsError:
         return
     finally:
