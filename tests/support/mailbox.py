@@ -72,6 +72,7 @@ def _serve(mailbox: Mailbox, stream: socketserver.StreamRequestHandler) -> None:
     def say(text: str) -> None:
         stream.wfile.write(text.encode() + b"\r\n")
 
+    is_known = False
     say("* OK ready")
     while line := stream.rfile.readline():
         tag, _, rest = line.decode().rstrip("\r\n").partition(" ")
@@ -80,9 +81,10 @@ def _serve(mailbox: Mailbox, stream: socketserver.StreamRequestHandler) -> None:
         mailbox.heard.append(name)
         answer = "OK done"
         if name == "CAPABILITY":
-            say("* CAPABILITY IMAP4rev1" + (" UIDPLUS" if mailbox.has_uidplus else ""))
+            say("* CAPABILITY IMAP4rev1" + (" UIDPLUS" if mailbox.has_uidplus and is_known else ""))
         elif name == "LOGIN":
-            answer = "OK in" if words[2].strip('"') == mailbox.password else "NO wrong password"
+            is_known = words[2].strip('"') == mailbox.password
+            answer = "OK in" if is_known else "NO wrong password"
         elif name == "SELECT":
             say(f"* {len(mailbox.drafts)} EXISTS")
         elif name == "APPEND":

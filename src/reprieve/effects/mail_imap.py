@@ -103,7 +103,7 @@ class ImapDrafts:
         try:
             for number in _find(connection, id, is_deleted_too=True):  # marked by one that was interrupted
                 _must(connection.uid("STORE", number, "+FLAGS.SILENT", r"(\Deleted)"))
-                if "UIDPLUS" not in connection.capabilities:
+                if not _has_uidplus(connection):
                     # a plain EXPUNGE would take along what its owner marked
                     return "it is marked as deleted; this server removes it when the folder is cleaned up"
                 _must(connection.uid("EXPUNGE", number))
@@ -140,6 +140,11 @@ def _find(connection: imaplib.IMAP4, id: str, *, is_deleted_too: bool = False) -
     among = "ALL" if is_deleted_too else "UNDELETED"
     found = _must(connection.uid("SEARCH", among, "HEADER", HOLD_FIELD, f'"{id}"'))
     return [number.decode() for line in found if line for number in line.split()]
+
+
+def _has_uidplus(connection: imaplib.IMAP4) -> bool:
+    """Asked now: before the login servers offer less."""
+    return b"UIDPLUS" in b" ".join(_must(connection.capability())).upper().split()
 
 
 def _must(answer: tuple[str, Sequence[object]]) -> list[bytes]:
