@@ -102,6 +102,8 @@ class Restore:
 
     def prefetch(self) -> None:
         """Have the store begin with the content that `prepare` will ask for; nothing is touched."""
+        if len(self.moves) >= _MANY:
+            return  # then the store itself does several things at once
         self.blobs.prefetch(
             after.content
             for _, before, after in self.moves
@@ -284,7 +286,9 @@ class Restore:
             native.syncfs(self.beneath.root_fd)
 
     def _wanted(self) -> dict[bytes, Entry | None]:
-        return {path: after for path, _, after in self.moves if path in self.done}
+        """What the directories in which names changed should be, where they were moved themselves."""
+        touched, done = self._doors.touched, self.done
+        return {path: after for path, _, after in self.moves if path in touched and path in done}
 
     def _create(self, i: int, path: bytes, before: Entry | None, after: Entry) -> None:
         steps, st = self._steps, self.beneath.lstat(path)

@@ -31,7 +31,7 @@ _KIND_AT, _CONTENT_AT, _EXTRA_AT = 6, 88, 120
 _CRC_AT = 32  # in the header
 _IS_FILE = bytes(byte == FILE[0] for byte in range(256))
 _ZERO = bytes(32)
-_LARGE = 8 << 20  # bytes; 50,000 files
+_LARGE, _MANY = 8 << 20, 10_000  # bytes of a tree: 50,000 files; changes
 
 Delta = list[tuple[bytes, Entry | None, Entry | None]]
 
@@ -261,9 +261,9 @@ def explained(delta: Delta, old: Buffer, new: Buffer) -> Delta:
     return [change for change in compare(old, new) if change[1] != change[2]]
 
 
-def trim(index: Buffer) -> None:
-    """Give unused memory back before more is needed, where trees are large: for small ones that costs more."""
-    if len(index) >= _LARGE:
+def trim(index: Buffer, delta: Delta) -> None:
+    """Give unused memory back before more is needed, where that is much: for little it costs more than it gives."""
+    if len(index) >= _LARGE or len(delta) >= _MANY:
         native.trim()
 
 

@@ -99,7 +99,7 @@ def begin(
 def finish(capture: Capture, begun: Begun, *, now_ns: int) -> Report:
     """Make the move that was begun."""
     plan, index, restore, intent, head = begun.plan, begun.seen.index, begun.restore, begun.intent, begun.head
-    tree.trim(index)
+    tree.trim(index, restore.moves)
     try:
         restore.prepare()
     except (OSError, ReprieveError) as e:
