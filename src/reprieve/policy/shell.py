@@ -97,8 +97,7 @@ class _Reader:
         ordered = sorted((one for one in self.found if one.reason and one.cls != READ), key=lambda one: -rank(one.cls))
         return ShellReading(cls, tuple(dict.fromkeys(one.reason for one in ordered)), tuple(self.found))
 
-    def _note(self, argv: Sequence[str | None], judgement: Judgement, *, cwd: str = "") -> None:
-        found = judgement
+    def _note(self, argv: Sequence[str | None], found: Judgement, *, cwd: str = "") -> None:
         self.found.append(SimpleCommand(tuple(argv), found.cls, found.reason, found.rule, found.match, cwd))
 
     def text(self, text: str, state: State, stdin: Stdin, *, depth: int) -> None:
