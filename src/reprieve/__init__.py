@@ -15,6 +15,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from reprieve import http
     from reprieve.app.public import Workspace
     from reprieve.app.public import Workspace as open  # noqa: A004 - reprieve.open, as in the contract
     from reprieve.errors import (
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         Misconfigured,
         Partial,
         Refused,
+        Repeated,
         ReprieveError,
         StoreCorrupted,
         StoreFailed,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         Usage,
     )
+    from reprieve.model.effect import Effect
     from reprieve.model.plan import Plan, Report
     from reprieve.model.reporter import Reporter
     from reprieve.version import VERSION as __version__
@@ -38,11 +41,13 @@ if TYPE_CHECKING:
 __all__ = [
     "BadRef",
     "Conflict",
+    "Effect",
     "Interrupted",
     "Misconfigured",
     "Partial",
     "Plan",
     "Refused",
+    "Repeated",
     "Report",
     "Reporter",
     "ReprieveError",
@@ -53,10 +58,12 @@ __all__ = [
     "Usage",
     "Workspace",
     "__version__",
+    "http",
     "open",
 ]
 
 _ELSEWHERE = {
+    "Effect": ("reprieve.model.effect", "Effect"),
     "Plan": ("reprieve.model.plan", "Plan"),
     "Report": ("reprieve.model.plan", "Report"),
     "Reporter": ("reprieve.model.reporter", "Reporter"),
@@ -71,5 +78,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'reprieve' has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "http":
+        return import_module("reprieve.http")
     module, attribute = _ELSEWHERE.get(name, ("reprieve.errors", name))
     return getattr(import_module(module), attribute)

@@ -11,7 +11,9 @@ from reprieve.app.finding import open_workspace
 from reprieve.app.journals import open_journal
 from reprieve.app.workspace import Workspace
 from reprieve.effects.journal import Journal
+from reprieve.gateways import python_http
 from support.api import Api, serving
+from support.shop import Shop, open_shop
 
 
 @pytest.fixture
@@ -32,3 +34,17 @@ def journal(ws: Workspace) -> Iterator[Journal]:
     journal = open_journal(ws)
     yield journal
     journal.log.close()
+
+
+@pytest.fixture
+def shop() -> Iterator[Shop]:
+    with open_shop() as shop:
+        yield shop
+
+
+@pytest.fixture
+def recorded(ws: Workspace, project: Path) -> Iterator[Workspace]:
+    """The HTTP calls of this process are recorded on the project."""
+    python_http.install(project)
+    yield ws
+    python_http.uninstall()

@@ -260,6 +260,31 @@ KEYS = (
         "Where an access token for Microsoft Graph is: env:VARIABLE or keyring:SERVICE/USER",
     ),
     Key(
+        "budget.requests_per_host",
+        "count",
+        0,
+        "lower",
+        "",
+        "HTTP calls with an effect that one run may send to one host; 0 means no limit",
+    ),
+    Key("budget.deletions", "count", 0, "lower", "", "HTTP DELETE calls that one run may send; 0 means no limit"),
+    Key(
+        "budget.messages",
+        "count",
+        0,
+        "lower",
+        "",
+        "Messages that one run may send, as rules count them; 0 means no limit",
+    ),
+    Key(
+        "budget.money",
+        "count",
+        0,
+        "lower",
+        "",
+        "Money that one run may spend, in the units that rules count it in; 0 means no limit",
+    ),
+    Key(
         "helper",
         "bool",
         True,
@@ -308,6 +333,10 @@ class Config(Value):
     mail_gmail_token: str = ""
     mail_graph_url: str = "https://graph.microsoft.com/v1.0"
     mail_graph_token: str = ""
+    budget_requests_per_host: int = 0
+    budget_deletions: int = 0
+    budget_messages: int = 0
+    budget_money: int = 0
     helper: bool = True
     helper_watch: bool = True
     origins: tuple[tuple[str, str], ...] = ()  # key name, where its value comes from; absent: default

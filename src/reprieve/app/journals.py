@@ -12,6 +12,7 @@ from reprieve.store.effectlog import EffectLog, exists
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from reprieve.app.workspace import Workspace
+    from reprieve.effects.memory import Memory
     from reprieve.rollback.effects import Cancels, Drivers
 
 
@@ -51,18 +52,20 @@ def place(ws: Workspace, *, actor: str = "") -> Place:
     )
 
 
-def drivers(journal: Journal) -> Drivers:
-    """What can undo, by kind of inverse."""
+def drivers(journal: Journal, memory: Memory | None = None) -> Drivers:
+    """What can undo, by kind of inverse. `memory`: what this process has changed in itself."""
     import time
 
     from reprieve.effects.command import CommandDriver
     from reprieve.effects.http import HttpDriver
+    from reprieve.effects.memory import MemoryDriver
     from reprieve.effects.sql import SqlDriver
     from reprieve.policy.egress import address_for
 
     return {
         "sql": SqlDriver(),
         "command": CommandDriver(),
+        "memory": MemoryDriver(memory, is_alive=is_alive),
         "http": HttpDriver(address_for, sign=journal.log.fingerprint, sleep=time.sleep),
     }
 

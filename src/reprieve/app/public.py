@@ -11,10 +11,12 @@ from reprieve.model.reporter import Reporter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from types import TracebackType
-    from typing import Self
+    from typing import Any, Self
 
+    from reprieve.model.effect import Effect
     from reprieve.model.plan import Plan, Report
     from reprieve.model.timeline import TimelineEntry
 
@@ -54,11 +56,18 @@ class Workspace:
 
     def plan(self, to: Ref | None = None, *, only: Sequence[str] = ()) -> Plan:
         """What `rollback` would do."""
-        return self._inner.rollback(_ref(to), only=_paths(only), dry_run=True)[0]
+        return self._inner.rollback(_ref(to), only=_paths(only), effects="list", dry_run=True)[0]
 
-    def rollback(self, to: Ref | None = None, *, only: Sequence[str] = ()) -> Report:
-        """Move the tree back to a checkpoint (default: the latest). Raises Conflict or Refused untouched."""
-        report = self._inner.rollback(_ref(to), only=_paths(only))[1]
+    def rollback(
+        self, to: Ref | None = None, *, only: Sequence[str] = (), effects: bool = False, on_conflict: str = "abort"
+    ) -> Report:
+        """Move the tree back to a checkpoint (default: the latest). Raises Conflict or Refused untouched.
+
+        `effects`: also undo what was done to the world outside of the tree; without it the report names those.
+        """
+        report = self._inner.rollback(
+            _ref(to), only=_paths(only), on_conflict=on_conflict, effects="undo" if effects else "list"
+        )[1]
         assert report is not None
         return report
 
@@ -75,6 +84,87 @@ class Workspace:
         report = self._inner.redo()[1]
         assert report is not None
         return report
+
+    # -- the world outside of the tree
+
+    def effects(self, since: Ref | None = None, *, pending: bool = False) -> list[Effect]:
+        """Effects since a checkpoint (default: all), newest first; `pending`: those that a rollback would deal with."""
+        from reprieve.app.effects import effects_since
+
+        return list(effects_since(self._inner, _ref(since), is_open=pending))
+
+    def record_http(
+        self,
+        method: str,
+        url: str,
+        *,
+        undo: Mapping[str, object] | None = None,
+        response: object = None,
+        description: str = "",
+        depends: Sequence[str] = (),
+    ) -> Effect:
+        """Note an HTTP call that was made, with the request that reverses it.
+
+        `undo`: method, url, headers (credentials as env:VARIABLE), json, form or text; {response.NAME} is filled in.
+        """
+        from reprieve.app.effects import record_http
+
+        return record_http(
+            self._inner,
+            method=method,
+            url=url,
+            undo=undo,
+            response=response,
+            description=description,
+            depends=depends,
+        )
+
+    def record_command(
+        self,
+        argv: Sequence[str],
+        *,
+        description: str,
+        cwd: str = "",
+        env: Sequence[str] = (),
+        is_idempotent: bool = False,
+    ) -> Effect:
+        """Note something that was done, with the command (an argument list) that reverses it."""
+        from reprieve.app.effects import record_command
+
+        return record_command(
+            self._inner,
+            argv,
+            description=description,
+            cwd=cwd or self.root,
+            env=env,
+            is_idempotent=is_idempotent,
+        )
+
+    def remember(
+        self,
+        target: str,
+        before: object,
+        after: object,
+        *,
+        set: Callable[[object], None],
+        get: Callable[[], object] | None = None,
+    ) -> Effect:
+        """Note a change of an object in this process: `set(before)` takes it back, as long as this object lives.
+
+        With `get` a rollback sees whether somebody changed it since, and then leaves it alone.
+        """
+        from reprieve.app.inner_effects import remember
+
+        return remember(self._inner, target, before, after, set=set, get=get)
+
+    def transaction(self, connection: Any) -> AbstractContextManager[Any]:
+        """A block whose database changes are kept with it, or gone with it if it raises; blocks nest by savepoints.
+
+        For DB-API and SQLAlchemy connections. A commit is an effect: after it a rollback can only name it.
+        """
+        from reprieve.app.inner_effects import transaction
+
+        return transaction(self._inner, connection)
 
 
 def _ref(ref: Ref | None) -> str | None:

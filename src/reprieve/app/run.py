@@ -46,12 +46,14 @@ def run(
     check: str = "",
     hold_mail: bool = False,
     isolate: str = "none",
+    record_http: bool = False,
 ) -> Ran:
     """Run argv with our terminal, streams and signals; its changes belong to the step `label`.
 
     `check` is a shell command that must succeed too; what it writes belongs to the same step. `hold_mail`: mail that
     it hands to `sendmail` or to the server that its environment names is held. `isolate`: "net" shuts it out of the
-    network. Raises Refused where this machine can't.
+    network. Raises Refused where this machine can't. `record_http`: Python programs among what it starts record their
+    HTTP calls, or do not run.
     """
     started = _isolated(argv) if isolate == "net" else argv
     label = label or os.path.basename(argv[0])
@@ -59,7 +61,8 @@ def run(
         f"run:{label}", label, label=f"before {label}", pid=os.getpid(), parent=outer_window(ws)
     )
     with _announced(ws, label), _holding(ws, hold_mail) as extra, Recording(ws, argv) as recording:
-        code = recording.exit_code = _spawn(started, extra)
+        recorded = _recording_http(ws) if record_http else {}
+        code = recording.exit_code = _spawn(started, {**extra, **recorded})
         is_checked = code == 0 and bool(check)
         if is_checked:
             code = _spawn(("/bin/sh", "-c", check), extra)
@@ -145,6 +148,18 @@ class _announced:
     def __exit__(self, *_: object) -> None:
         os.unlink(self.path)
         os.close(self.fd)
+
+
+def _recording_http(ws: Workspace) -> dict[str, str]:
+    """What makes every Python below us load our sitecustomize first."""
+    start = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "gateways", "start")
+    inherited = os.environ.get("PYTHONPATH")
+    return {
+        "PYTHONPATH": f"{start}{os.pathsep}{inherited}" if inherited else start,
+        "REPRIEVE_RECORD_HTTP": "1",
+        "REPRIEVE_WORKSPACE": os.fsdecode(ws.root),
+        "REPRIEVE_HOME": ws.home,
+    }
 
 
 def _spawn(argv: Sequence[str], extra: Mapping[str, str]) -> int:

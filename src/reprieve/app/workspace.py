@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from reprieve.app.config import Config
     from reprieve.app.moves import Moves
     from reprieve.effects.journal import Journal
+    from reprieve.effects.memory import Memory
     from reprieve.model.effect import Effect
     from reprieve.store.protocols import Store
 
@@ -77,6 +78,7 @@ class Workspace:
             reporter=reporter,
         )
         self._again: dict[str, Callable[[str], tuple[Plan, Report | None]]] = {}
+        self.memory: Memory | None = None  # what this process has changed in itself and can set back
         self.annexes: tuple[Annex, ...] = ()  # tracked paths outside the tree; set by who opens the workspace
 
     def __enter__(self) -> Self:

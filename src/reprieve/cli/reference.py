@@ -45,6 +45,12 @@ ENVIRONMENT = (
     ),
     ("REPRIEVE_CONFIG", "Your configuration file; default: `reprieve/config.toml` in the platform's config directory"),
     ("REPRIEVE_DISABLED", "`1` turns protection by hooks off; `doctor` says so"),
+    ("REPRIEVE_WORKSPACE", "The folder that `reprieve.http.install()` records for; default: the current one"),
+    ("REPRIEVE_RECORD_HTTP", "`1` is set by `run --record-http`: Python programs below it record their HTTP calls"),
+    (
+        "REPRIEVE_CREDENTIAL_…",
+        "The value of a header that an undo needs and that no variable held when the call was made; the undo names it",
+    ),
     ("REPRIEVE_DEBUG", "`1` shows where an unexpected error happened"),
     ("REPRIEVE_NATIVE", "`0` uses the pure-Python twin of the native extension"),
     ("REPRIEVE_HELPER_IDLE", "Seconds after which the resident helper ends when nobody needs it; default: 600"),

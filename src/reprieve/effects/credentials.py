@@ -10,12 +10,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_FORMS = ("env:", "keyring:")
+_FORMS = ("env:", "keyring:", "credential:")
+# credential:HEADER@HOST is one whose place is not known: a person names it when it is needed
+_ASKED = "REPRIEVE_CREDENTIAL_"
+_SHORTEST = 6  # a variable that holds less is no secret, and equal to many things
+# headers that carry a right, by a part of their name
+_RIGHTS = ("authorization", "cookie", "api-key", "apikey", "token", "secret", "session", "signature", "x-auth", "csrf",
+           "password", "access-key", "credential")  # fmt: skip
+# words that an Authorization begins with when it is made for one request alone
+_SIGNED = ("AWS4-HMAC", "Digest ", "HMAC", "Hawk ", "Signature ", "OAuth ", "SharedKey")
 _PREFIXES = ("Bearer ", "Basic ", "Token ", "token ")
 
 
 def is_reference(text: str) -> bool:
-    """Whether it names a credential: env:VAR or keyring:NAME, after a word such as Bearer."""
+    """Whether it names a credential: env:VAR, keyring:NAME, credential:WHAT, after a word such as Bearer."""
     return _split(text)[1].startswith(_FORMS)
 
 
@@ -39,7 +47,55 @@ def resolve(reference: str) -> str:
         if not stored:
             raise Refused(f"the credential '{name}' is not in the keyring")
         return word + str(stored)
+    if name.startswith("credential:"):
+        variable = asked_variable(name)
+        value = os.environ.get(variable, "")
+        if not value:
+            what, _, host = name[11:].partition("@")
+            raise Refused(
+                f"the credential in '{what}' for {host} was in no variable when the effect was made",
+                hints=[f"give it now: set {variable} to the whole value of the header '{what}'"],
+            )
+        return word + value
     raise Usage(f"'{reference}' is no credential reference", hints=["env:VARIABLE or keyring:SERVICE/USER"])
+
+
+def asked_variable(reference: str) -> str:
+    """The variable in which a person gives a credential whose place is not known."""
+    name = reference.removeprefix("credential:").upper()
+    return _ASKED + "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+
+
+def is_right(header: str) -> bool:
+    """Whether a header of that name carries a right: its value is never kept."""
+    name = header.lower()
+    return any(part in name for part in _RIGHTS)
+
+
+def is_signed(headers: Mapping[str, str]) -> bool:
+    """Whether a request is signed: nobody can send another one with the same headers."""
+    return any(
+        value.startswith(_SIGNED) if name.lower() == "authorization" else "signature" in name.lower()
+        for name, value in headers.items()
+    )
+
+
+def referenced(headers: Mapping[str, str], host: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Those headers that carry a right, each by the place where its secret is: a variable that holds it just now."""
+    places = {value: name for name, value in sorted(environ.items(), reverse=True) if len(value) >= _SHORTEST}
+    found = {}
+    for name, value in headers.items():
+        if not is_right(name):
+            continue
+        word = next((w for w in _PREFIXES if value.startswith(w)), "")
+        place = places.get(value[len(word) :])
+        if place is not None:
+            found[name] = f"{word}env:{place}"
+        elif value in places:
+            found[name] = f"env:{places[value]}"
+        else:
+            found[name] = f"credential:{name.lower()}@{host}"
+    return found
 
 
 def fingerprints(headers: Mapping[str, str], sign: Callable[[bytes], str]) -> dict[str, str]:
@@ -52,6 +108,13 @@ def fingerprints(headers: Mapping[str, str], sign: Callable[[bytes], str]) -> di
             except Refused:
                 continue  # told when it is needed: it may be set by then
     return found
+
+
+def fingerprints_of(
+    references: Mapping[str, str], headers: Mapping[str, str], sign: Callable[[bytes], str]
+) -> dict[str, str]:
+    """Reference → keyed fingerprint of the value that the request really had."""
+    return {reference: sign(headers[name].encode()) for name, reference in references.items()}
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -2,18 +2,24 @@
 
     inverse = {"kind": "http", "method": ..., "url": ..., "origin": of the forward call,
                "headers": {name: value or credential reference}, "fingerprints": {reference: keyed fingerprint},
-               "json" | "form" | "text": ...,                      the body
+               "json" | "form" | "text" | "base64": ..., "type": content type      the body
                "is_gone_done": bool                                404 and 410 mean that it is as wished already
                "is_idempotent": bool                               may be sent again if nobody knows whether it arrived
-               "check": {"url", "etag", "json", "absent"}          how the resource must look before it
+               "check": {"url", "etag", "json", "sha256", "absent", "is_part"}      how the resource must look before it
+               "is_verified": bool                                 look afterwards whether it is as wished
                "make": {"url", "json"}}                            another way if the first is not possible: a new id
+
+A request that was recorded may say how to learn later whether it happened:
+
+    request["verify"] = {"url", "json": is there if it was done, "before": was there if not, "absent", "is_operation"}
 
 Every request carries the undo's own idempotency key.
 """
 
 from __future__ import annotations
 
-from reprieve.effects import wire
+from reprieve.effects import compare, images, wire
+from reprieve.effects.compare import differences, renamed, same, with_names
 from reprieve.effects.credentials import is_reference, resolve
 from reprieve.effects.driver import ALREADY, CHANGED, READY, UNCLEAR, Check, Outcome
 from reprieve.errors import ReprieveError
@@ -29,11 +35,7 @@ if TYPE_CHECKING:
 
 _TRIES = 4
 _LONGEST_WAIT_S = 30.0
-# fields that a server changes by itself: they say nothing about who changed the rest
-VOLATILE = frozenset(
-    ("updated", "updated_at", "updatedat", "modified", "modified_at", "lastmodified", "last_modified", "etag", "_etag",
-     "version", "revision", "_links", "links", "accessed_at", "views")
-)  # fmt: skip
+_LOOKS = 5
 
 
 class HttpDriver:
@@ -76,18 +78,37 @@ class HttpDriver:
                 return Check(ALREADY, "it is gone already")
             return Check(CHANGED, f"{url} is gone")
         if wanted.get("absent"):
-            before = _map(inverse).get("json")
+            before = with_names(inverse.get("json"), names, url=str(inverse.get("url")))
             if before is not None and same(before, _json(answer)):
                 return Check(ALREADY, "it is there again already")
             return Check(CHANGED, f"{url} is there again, and not as it was")
+        return self._compared(wanted, inverse, answer, names, url)
+
+    def _compared(
+        self,
+        wanted: Mapping[str, object],
+        inverse: Mapping[str, object],
+        answer: Answer,
+        names: Mapping[str, str],
+        url: str,
+    ) -> Check:
+        is_new = url != str(wanted["url"])  # made anew under another name: its ETag and its times are new as well
         if "json" in wanted:
-            now = _json(answer)
-            if same(wanted["json"], now):
+            is_part = bool(wanted.get("is_part"))
+            target, now = with_names(wanted["json"], names, url=str(wanted["url"])), _json(answer)
+            back = with_names(inverse.get("json"), names, url=str(wanted["url"]))
+            if is_new:
+                target, now, back = compare.own(target), compare.own(now), compare.own(back)
+            if same(target, compare.as_part(target, now) if is_part else now):
                 return Check(READY)
-            if "json" in inverse and same(inverse["json"], now):
+            if back is not None and same(back, compare.as_part(back, now) if is_part else now):
                 return Check(ALREADY, "it is as it was before already")
-            return Check(CHANGED, f"{url} was changed since: {differences(wanted['json'], now)}")
-        if wanted.get("etag") and answer.header("ETag") and answer.header("ETag") != wanted["etag"]:
+            return Check(CHANGED, f"{url} was changed since: {differences(target, now, is_part=is_part)}")
+        if "sha256" in wanted:
+            if wanted["sha256"] == images.digest(answer.body):
+                return Check(READY)
+            return Check(CHANGED, f"{url} was changed since")
+        if not is_new and wanted.get("etag") and answer.header("ETag") and answer.header("ETag") != wanted["etag"]:
             return Check(CHANGED, f"{url} was changed since (its ETag is another)")
         return Check(READY)
 
@@ -105,24 +126,70 @@ class HttpDriver:
                     extra["If-Match"] = look.header("ETag")
             body = _body(inverse, extra, names)
             answer = self._patiently(method, url, inverse, extra, body)
+            if answer.status in (400, 422) and inverse.get("is_verified") and isinstance(inverse.get("json"), dict):
+                # some servers don't take back the fields that they set themselves
+                slim = {**inverse, "json": images.without_server_fields(inverse["json"])}
+                answer = self._patiently(method, url, inverse, extra, _body(slim, extra, names))
             make = _map(inverse.get("make"))
             if make and answer.status in (404, 405, 501):
                 return self._make(effect, make, names)
         except ReprieveError as e:
             return Outcome(FAILED, e.message)
-        return self._judge(answer, inverse, f"{method} {url}")
+        judged = self._judge(answer, inverse, f"{method} {url}")
+        if judged.undo_state == UNDONE and inverse.get("is_verified") and wanted:
+            return self._verified(judged, inverse, names)
+        return judged
+
+    def _verified(self, judged: Outcome, inverse: Mapping[str, object], names: Mapping[str, str]) -> Outcome:
+        """Look whether it is as wished; a server may need a moment to show it."""
+        old = str(inverse.get("url"))
+        url, is_delete = renamed(old, names), inverse.get("method") == "DELETE"
+        wish = compare.own(with_names(inverse.get("json"), names, url=old))
+        for attempt in range(_LOOKS):
+            if attempt:
+                self._sleep(0.1 * 2**attempt)
+            look = self._send("GET", url, inverse, {}, None)
+            if is_delete:
+                if look.status in (404, 410):
+                    return judged
+                left = "it is still there"
+            elif look.status != 200 or wish is None:
+                left = ""
+            else:
+                found = compare.own(_json(look))
+                if compare.contains(found, wish):
+                    return judged
+                left = f"it is not as it was in: {differences(wish, found, is_part=True)}"
+            if look.status == 0 or look.status in (401, 403, 405, 429) or look.status >= 500 or not left:
+                return judged.replace(detail=f"{judged.detail}; it could not be looked at afterwards")
+        return Outcome(MANUAL, f"{judged.detail}, but {left}")
 
     def resolve(self, effect: Effect) -> str:
         verify = _map((effect.request or {}).get("verify"))
         if not verify:
             return UNKNOWN
-        answer = self._send("GET", str(verify["url"]), {**(effect.inverse or {}), **(effect.request or {})}, {}, None)
-        if answer.status == 200:
-            found = _json(answer)
-            if "json" in verify and not _contains(found, verify["json"]):
-                return NOT_DONE if verify.get("is_certain") else UNKNOWN
-            return DONE
-        return NOT_DONE if answer.status in (404, 410) else UNKNOWN
+        try:
+            answer = self._send(
+                "GET", str(verify["url"]), {**(effect.inverse or {}), **(effect.request or {})}, {}, None
+            )
+        except ReprieveError:
+            return UNKNOWN
+        found, before = _json(answer), verify.get("before")
+        if verify.get("is_operation"):
+            return _ended(found) if answer.status == 200 else UNKNOWN
+        if answer.status in (404, 410):
+            if verify.get("absent"):
+                return DONE
+            return UNKNOWN if before is not None else NOT_DONE  # what was there is gone: somebody else was at it
+        if answer.status != 200:
+            return UNKNOWN
+        if before is not None and same(before, found):
+            return NOT_DONE
+        if verify.get("absent"):
+            return UNKNOWN
+        if "json" in verify and not compare.contains(found, verify["json"]):
+            return NOT_DONE if verify.get("is_certain") else UNKNOWN
+        return UNKNOWN if before is not None and "json" not in verify else DONE
 
     def may_repeat(self, effect: Effect) -> bool:
         inverse = effect.inverse or {}
@@ -134,7 +201,7 @@ class HttpDriver:
         """What was deleted comes back under a new id."""
         inverse = effect.inverse or {}
         url, extra = renamed(str(make["url"]), names), {"Idempotency-Key": effect.undo_idem}
-        body = _body({"json": make.get("json")}, extra, names)
+        body = _body({"json": make.get("json"), "url": ""}, extra, names)
         answer = self._patiently("POST", url, inverse, extra, body)
         judged = self._judge(answer, inverse, f"POST {url}")
         if judged.undo_state != UNDONE:
@@ -205,32 +272,6 @@ class HttpDriver:
         return Outcome(FAILED, f"{what}: {answer.detail or status}")
 
 
-def renamed(text: str, names: Mapping[str, str]) -> str:
-    """A URL or word with what was renamed in it, at its end or before a slash."""
-    for old, new in names.items():
-        if text == old or text.startswith((old + "/", old + "?")):
-            text = new + text[len(old) :]
-    return text
-
-
-def same(wanted: object, found: object) -> bool:
-    """Whether two images say the same, apart from what servers change by themselves."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        keys = {k for k in (*wanted, *found) if str(k).lower() not in VOLATILE}
-        return all(same(wanted.get(k), found.get(k)) for k in keys)
-    if isinstance(wanted, list) and isinstance(found, list):
-        return len(wanted) == len(found) and all(map(same, wanted, found))
-    return wanted == found
-
-
-def differences(wanted: object, found: object) -> str:
-    """Names of the fields that differ."""
-    if not (isinstance(wanted, dict) and isinstance(found, dict)):
-        return "its content"
-    keys = [str(k) for k in (*wanted, *(k for k in found if k not in wanted)) if str(k).lower() not in VOLATILE]
-    return ", ".join(k for k in keys if not same(wanted.get(k), found.get(k)))[:200]
-
-
 def new_url(collection: str, answer: Answer) -> str | None:
     """Where the server put what was made: Location, or the id of the answer beneath the collection."""
     from urllib.parse import quote, urljoin
@@ -254,16 +295,34 @@ def _body(inverse: Mapping[str, object], headers: dict[str, str], names: Mapping
     from json import dumps
     from urllib.parse import urlencode
 
+    if inverse.get("type"):
+        headers["Content-Type"] = str(inverse["type"])
     if "json" in inverse:
         headers.setdefault("Content-Type", "application/json")
-        return dumps(inverse["json"]).encode()
+        return dumps(with_names(inverse["json"], names, url=str(inverse.get("url")))).encode()
     if "form" in inverse:
         headers.setdefault("Content-Type", "application/x-www-form-urlencoded")
         return urlencode({k: names.get(str(v), str(v)) for k, v in _map(inverse["form"]).items()}).encode()
     if "text" in inverse:
         headers.setdefault("Content-Type", "text/plain; charset=utf-8")
         return str(inverse["text"]).encode()
+    if "base64" in inverse:
+        from base64 import b64decode
+
+        headers.setdefault("Content-Type", "application/octet-stream")
+        return b64decode(str(inverse["base64"]))
     return None
+
+
+def _ended(found: object) -> str:
+    """What the description of an operation says about it."""
+    said = found if isinstance(found, dict) else {}
+    if said.get("done") is True:
+        return NOT_DONE if said.get("error") else DONE
+    word = str(said.get("status") or said.get("state") or "").lower()
+    if word in ("succeeded", "success", "completed", "complete", "done", "finished"):
+        return DONE
+    return NOT_DONE if word in ("failed", "failure", "canceled", "cancelled", "error", "rejected") else UNKNOWN
 
 
 def _json(answer: Answer) -> object:
@@ -273,12 +332,6 @@ def _json(answer: Answer) -> object:
         return loads(answer.body)
     except ValueError:
         return None
-
-
-def _contains(found: object, wanted: object) -> bool:
-    if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(k in found and _contains(found[k], v) for k, v in wanted.items())
-    return found == wanted
 
 
 def _map(value: object) -> dict[str, object]:

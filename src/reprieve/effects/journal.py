@@ -103,7 +103,14 @@ class Journal:
             body["after"] = after
         if reply is not None:
             body["reply"] = reply
-        return self._change(id, state, {**body, "detail": detail}, lambda e: e.state in (states.INTENT, states.UNKNOWN))
+
+        def may(effect: Effect) -> bool:
+            if effect.state in (states.INTENT, states.UNKNOWN):
+                return True
+            # what a look afterwards tells may be added, as long as nobody began to undo it
+            return effect.state == state == states.DONE and effect.undo_state in ("", states.WANTED)
+
+        return self._change(id, state, {**body, "detail": detail}, may)
 
     # -- held effects
 
@@ -282,7 +289,7 @@ class Journal:
         if used + charge.amount > charge.cap:
             raise Refused(
                 f"the budget '{charge.name}' is used up: {used:g} of {charge.cap:g}, {charge.amount:g} more is wanted",
-                hints=[f"raise it in your own configuration: reprieve config set budget.{charge.name} N"],
+                hints=[f"raise it in your own configuration: reprieve config set budget.{charge.name.split()[0]} N"],
                 data={"budget": charge.name, "used": used, "cap": charge.cap},
             )
         self.log.db.execute("INSERT OR REPLACE INTO spent VALUES (?, ?, ?, ?)", (*key, used + charge.amount))

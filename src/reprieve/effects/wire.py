@@ -34,6 +34,10 @@ class Answer(Value):
         return next((value for key, value in self.headers if key.lower() == name.lower()), "")
 
 
+class OwnConnection(http.client.HTTPConnection):
+    """A connection of ours: what goes over it is an undo, and is not recorded as a call of the program."""
+
+
 def origin(url: str) -> str:
     """scheme://host:port of a URL."""
     parts = urlsplit(url)
@@ -58,7 +62,7 @@ def send(
         sock = socket.create_connection((address, port), timeout=min(10.0, timeout_s))
     except OSError as e:
         return Answer(0, detail=f"could not connect to {host}:{port} ({e.strerror or e})", is_unsent=True)
-    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    connection = OwnConnection(host, port, timeout=timeout_s)
     try:
         if parts.scheme == "https":
             try:

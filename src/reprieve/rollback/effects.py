@@ -46,10 +46,20 @@ def plan_effects(
 ) -> Iterator[EffectAction]:
     """What to do with each effect, newest first. `is_live`: look at the world (the network) as well."""
     names = journal.remapped()
+    # what later effects of this plan will have put back by then, and what that is in; by hash, as there may be many
+    coming: set[int] = set()
+    around: set[int] = set()
     for effect in effects:
         if not effect.is_open:
             continue
-        verb, says, _ = _decide(journal, effect, drivers, names, now_ns, is_live)
+        # where a later one is undone first, the world of now says nothing about this one: it is looked at in its turn
+        # (a command looks at its program alone, which no other effect puts back)
+        above = [hash(each) for each in _upwards(effect.resource)] if effect.kind != "command" else []
+        is_first = not above or (above[0] not in around and coming.isdisjoint(above))
+        verb, says, _ = _decide(journal, effect, drivers, names, now_ns, is_live and is_first)
+        if verb == UNDO_EFFECT and above:
+            coming.add(above[0])
+            around.update(above)
         yield EffectAction(
             effect.id, verb, effect.kind, effect.cls, effect.description, says, effect.actor, effect.is_trusted
         )
@@ -196,6 +206,14 @@ def _undo(journal: Journal, effect: Effect, driver: Driver, names: Mapping[str, 
             journal.remap(effect.id, *outcome.renamed)
         journal.end_undo(effect.id, outcome.undo_state, outcome.detail)
     return outcome.undo_state, outcome.detail
+
+
+def _upwards(resource: str) -> Iterator[str]:
+    """A resource and all that it is in: /items/1/notes/2, /items/1/notes, /items/1, …"""
+    while resource:
+        yield resource
+        above = resource.rpartition("/")[0]
+        resource = "" if above.endswith(("/", ":")) or "/" not in above else above
 
 
 def _look(driver: Driver, effect: Effect, names: Mapping[str, str]) -> Check:

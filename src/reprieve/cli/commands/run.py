@@ -48,6 +48,7 @@ SPEC = Command(
             default="none",
         ),
         Option("--hold-mail", "Hold mail that it hands to sendmail, or to SMTP_HOST:SMTP_PORT"),
+        Option("--record-http", "Record the HTTP calls of Python programs that it starts, or end those that can't be"),
         opening.ANYWHERE,
     ),
     exit_codes=(
@@ -70,6 +71,7 @@ def run(args: Parsed, out: Terminal) -> int:
                 check=args.text("check"),
                 hold_mail=args.flag("hold-mail"),
                 isolate=args.text("isolate", "none"),
+                record_http=args.flag("record-http"),
             )
             held = _held(ws, done) if args.flag("hold-mail") else 0
         finally:

@@ -1,0 +1,353 @@
+"""What undoes an HTTP call, by the catalog's rule or by REST convention, from request, before-image and answer. Pure.
+
+    POST to a collection, 201 / Location / id    DELETE of what was made
+    POST to a thing (the answer's id is the URL's)   its before-image back; never DELETE
+    PUT, PATCH                                   the before-image back; there was none (404): DELETE
+    DELETE                                       PUT where it was, else POST to the collection under a new id
+    all else                                     irreversible, with the reason
+
+`outlook` is what can be told before anything is sent; policy decides by it. `verdict` is what the answer makes of it.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, quote, urldefrag, urljoin
+
+from reprieve.effects import calls, images
+from reprieve.effects.strategy import choose
+from reprieve.effects.wire import Answer, origin
+from reprieve.model.effect import DONE, IRREVERSIBLE, OPAQUE, REFUSED, RESTORABLE, REVERSIBLE, UNKNOWN
+from reprieve.model.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reprieve.effects.calls import Call
+    from reprieve.model.effect import Json
+
+    Hide = Callable[[object], object]
+    Rules = Callable[[Call], "Rule | None"]
+
+_GONE = (404, 410)
+_IDS = ("id", "_id", "uuid", "sid")
+
+
+class Rule(Value):
+    """What the catalog knows about a call. `inverse` is a template: {response.NAME} is filled in from the answer."""
+
+    id: str
+    cls: str
+    inverse: Json | None = None
+    is_keyed: bool = False  # the host honours Idempotency-Key
+    verify: Json | None = None
+    window_ns: int = 0  # how long it can be undone, 0: not known
+    charges: tuple[tuple[str, float], ...] = ()  # what it takes from budgets: ("messages", 1)
+    unknown: tuple[int, ...] = ()  # statuses after which it may have happened
+    is_pass: bool = False  # not looked into at all
+
+
+class Outlook(Value):
+    """What is known before it leaves: the class that policy decides by, and the inverse where it is certain already."""
+
+    cls: str
+    why: str  # why it can't be taken back, "" if it can
+    resource: str
+    depends: tuple[str, ...] = ()
+    inverse: Json | None = None
+    verify: Json | None = None  # how to find out later whether it happened
+
+
+class Verdict(Value):
+    """What the answer makes of it."""
+
+    cls: str
+    inverse: Json | None
+    resource: str
+    why: str = ""
+    look: str = ""  # URL whose state now is the after-image, "" for none
+
+
+def first_look(call: Call, rule: Rule | None) -> str:
+    """The URL to look at before it is sent, "" if a look tells nothing."""
+    if rule is not None:
+        return ""
+    if call.method in ("PUT", "PATCH", "DELETE"):
+        return call.url
+    if call.method != "POST" or calls.graphql(call) is not None:
+        return ""
+    if calls.looks_like_collection(call.last):
+        own = _own_id(call)
+        return f"{call.place.rstrip('/')}/{quote(own, safe='')}" if own else ""
+    return "" if calls.is_outward(call) else call.url
+
+
+def outlook(call: Call, before: Answer | None, rule: Rule | None, hide: Hide) -> Outlook:
+    """What to expect of it."""
+    resource, depends = call.place, calls.needs(call)
+    if rule is not None:
+        why = "" if rule.inverse else f"rule {rule.id}: there is no way back"
+        return Outlook(rule.cls, why, resource, depends, None, rule.verify)
+    if call.header("upgrade"):
+        return Outlook(
+            OPAQUE, f"it opens a {call.header('upgrade')} channel; what goes through it is not seen", resource
+        )
+    if call.method in ("PUT", "PATCH", "DELETE"):
+        made = _of_instance(call, before, hide)
+    elif call.method == "POST":
+        made = _of_post(call, before, hide)
+    else:
+        made = Outlook(IRREVERSIBLE, f"{call.method} has no inverse that is known", resource)
+    return made.replace(depends=depends)
+
+
+def outcome(answer: Answer, rule: Rule | None, call: Call) -> tuple[str, str]:
+    """(done, refused or unknown; the words for it)."""
+    status = answer.status
+    if status == 0:
+        if answer.is_unsent:
+            return REFUSED, f"it never left: {answer.detail}"
+        return UNKNOWN, f"no answer came ({answer.detail}); it may have happened"
+    if status in (rule.unknown if rule is not None else ()) or status == 408 or (status >= 500 and status != 501):
+        return UNKNOWN, f"answered {status}; it may have happened"
+    if status == 202 and _operation(call, answer):
+        return UNKNOWN, "accepted and still under way when the answer came"
+    if status >= 400 or status in (304, 307, 308):
+        return REFUSED, f"answered {status}"
+    return DONE, f"answered {status}"
+
+
+def later(call: Call, answer: Answer) -> Json | None:
+    """How to learn what became of an operation that was accepted (202), None if it was no such thing."""
+    url = _operation(call, answer) if answer.status == 202 else ""
+    return {"url": url, "is_operation": True} if url else None
+
+
+def verdict(call: Call, before: Answer | None, answer: Answer, expected: Outlook, hide: Hide) -> Verdict:
+    """Class and inverse of a call that was done."""
+    if answer.status == 207:
+        return _none(call, "it was a batch that was done in part; its members are not told apart")
+    if call.method != "POST":
+        gone = call.method == "DELETE"
+        return Verdict(expected.cls, expected.inverse, expected.resource, expected.why, "" if gone else call.url)
+    if expected.cls in (IRREVERSIBLE, OPAQUE):
+        return _none(call, expected.why, cls=expected.cls)
+    return _after_post(call, before, answer, expected, hide)
+
+
+def with_after(inverse: Json, url: str, now: Answer | None, reply: Answer, hide: Hide) -> Json:
+    """The inverse with the state that it must still find: our own after-image."""
+    if now is None or now.status != 200 or now.detail:
+        return inverse
+    etag, said = now.header("ETag"), reply.header("ETag")
+    if said and etag and said != etag:
+        return {**inverse, "check": {"url": url, "etag": said}}  # somebody was there between the two: not our image
+    old = inverse.get("check")
+    part = old.get("json") if isinstance(old, dict) and old.get("is_part") else None
+    found = calls.json_of(now)
+    check: Json = {"url": url, **({"etag": etag} if etag else {})}
+    if inverse.get("method") in ("PATCH", "POST") and isinstance(part, dict) and isinstance(found, dict):
+        # what others do to other fields is theirs and stays
+        return {**inverse, "check": {**check, "json": hide({k: found.get(k) for k in part}), "is_part": True}}
+    if found is not None:
+        return {**inverse, "check": {**check, "json": hide(found)}}
+    return {**inverse, "check": {**check, "sha256": images.digest(now.body)}}
+
+
+# -- PUT, PATCH, DELETE
+
+
+def _of_instance(call: Call, before: Answer | None, hide: Hide) -> Outlook:
+    resource = call.place
+    if before is not None and before.status in _GONE:
+        if call.method == "DELETE":
+            return Outlook(REVERSIBLE, "", resource)  # there is nothing to delete
+        check = _part_check(call.url, hide(call.json))
+        back: Json = {"method": "DELETE", "url": call.url, **({"check": check} if check else {})}
+        return Outlook(choose(has_before_image=True).cls, "", resource, inverse=back, verify={"url": call.url})
+    why = images.why_not_kept(before, call.method)
+    if why:
+        return Outlook(IRREVERSIBLE, why, resource)
+    assert before is not None
+    was = calls.json_of(before)
+    if call.method == "DELETE":
+        return _of_delete(call, was, before, hide)
+    sent = call.json
+    old: object = None
+    if call.method == "PATCH" and isinstance(sent, dict) and isinstance(was, dict) and all(k in was for k in sent):
+        old = {key: was[key] for key in sent}
+        back = {"method": "PATCH", "url": call.url, "json": old, "type": call.header("content-type")}
+    elif was is not None:
+        unseen = images.unseen(sent, was)
+        if unseen:
+            return Outlook(
+                IRREVERSIBLE, f"the field '{unseen}' is not shown by the server, so it can't be put back", resource
+            )
+        old, back = was, {"method": "PUT", "url": call.url, "json": was}
+    elif call.method == "PUT":
+        old, back = images.raw(before).get("text"), {"method": "PUT", "url": call.url, **images.raw(before)}
+    else:
+        return Outlook(IRREVERSIBLE, "it changes a part of something that is no JSON", resource)
+    lossy = images.lossy(old, hide)
+    if lossy:
+        return Outlook(IRREVERSIBLE, lossy, resource)
+    verify: Json = {"url": call.url, **({"before": hide(was)} if was is not None else {})}
+    check = _part_check(call.url, hide(sent))
+    if check:
+        back["check"] = check
+        verify["json"] = check["json"]
+    return Outlook(REVERSIBLE, "", resource, inverse=back, verify=verify)
+
+
+def _of_delete(call: Call, was: object, before: Answer, hide: Hide) -> Outlook:
+    resource = call.place
+    if was is None:
+        back: Json = {"method": "PUT", "url": call.url, **images.raw(before)}
+        if lossy := images.lossy(back.get("text"), hide):
+            return Outlook(IRREVERSIBLE, lossy, resource)
+    elif calls.is_listing(was) or not isinstance(was, dict):
+        return Outlook(IRREVERSIBLE, "it deletes a whole collection", resource)
+    else:
+        lossy, parts = images.lossy(was, hide), images.has_parts(was)
+        if lossy:
+            return Outlook(IRREVERSIBLE, lossy, resource)
+        if parts:
+            return Outlook(
+                IRREVERSIBLE, f"it has parts of its own ('{parts}') that would not come back with it", resource
+            )
+        back = {"method": "PUT", "url": call.url, "json": was}
+        back["make"] = {"url": calls.parent(call.place), "json": images.without_server_fields(was)}
+    back["check"] = {"url": call.url, "absent": True}
+    verify: Json = {"url": call.url, "absent": True, **({"before": was} if was is not None else {})}
+    return Outlook(choose(has_before_image=True).cls, "", resource, inverse=back, verify=verify)
+
+
+# -- POST
+
+
+def _of_post(call: Call, before: Answer | None, hide: Hide) -> Outlook:
+    resource = call.place
+    operation = calls.graphql(call)
+    if operation is not None:
+        names = ", ".join(operation[1]) or "not told"
+        return Outlook(IRREVERSIBLE, f"a GraphQL mutation ({names}) that no rule knows", resource)
+    if calls.is_outward(call):
+        return Outlook(
+            IRREVERSIBLE, f"'{call.last}' is seen or paid for outside; no rule knows how to take it back", resource
+        )
+    if isinstance(call.json, list):
+        return Outlook(IRREVERSIBLE, "a batch; its members are not told apart", resource)
+    own = _own_id(call)
+    if calls.looks_like_collection(call.last):
+        url = f"{call.place.rstrip('/')}/{quote(own, safe='')}"
+        if own and before is not None and before.status == 200:
+            return _of_instance(call.replace(method="PUT", url=url), before, hide)  # it is there: this writes over it
+        if own and before is not None and before.status in _GONE:
+            check = _part_check(url, hide(call.json))
+            back: Json = {"method": "DELETE", "url": url, **({"check": check} if check else {})}
+            return Outlook(RESTORABLE, "", url, inverse=back, verify={"url": url})
+        return Outlook(RESTORABLE, "", resource)
+    if before is None or before.status != 200:
+        return Outlook(IRREVERSIBLE, f"what POST to '{call.last}' does can't be told, and no rule knows it", resource)
+    was = calls.json_of(before)
+    if calls.is_listing(was):
+        return Outlook(RESTORABLE, "", resource)
+    return _of_update(call, was, hide)
+
+
+def _of_update(call: Call, was: object, hide: Hide) -> Outlook:
+    """A POST that changes a thing which is there: what it sends is put back, in the same form."""
+    resource = call.place
+    if not isinstance(was, dict) or str(_id_of(was)) != call.last:
+        return Outlook(IRREVERSIBLE, f"what POST to '{call.last}' does can't be told, and no rule knows it", resource)
+    is_form = call.header("content-type").startswith("application/x-www-form-urlencoded")
+    sent = dict(parse_qsl((call.body or b"").decode("utf-8", "replace"), True)) if is_form else call.json
+    if not isinstance(sent, dict):
+        return Outlook(IRREVERSIBLE, "what it sends can't be read", resource)
+    unseen = images.unseen(sent, was)
+    if unseen:
+        return Outlook(
+            IRREVERSIBLE, f"the field '{unseen}' is not shown by the server, so it can't be put back", resource
+        )
+    check = {"url": call.place, "json": hide(sent), "is_part": True} if not is_form else {"url": call.place}
+    old = {key: was[key] for key in sent if key in was}
+    if len(old) < len(sent):
+        back: Json = {"method": "PUT", "url": call.place, "json": was, "check": check}
+    elif is_form and all(isinstance(v, (str, int)) and not isinstance(v, bool) for v in old.values()):
+        back = {"method": "POST", "url": call.place, "form": {k: str(v) for k, v in old.items()}, "check": check}
+    elif is_form:
+        return Outlook(IRREVERSIBLE, "its fields can't be put back as a form", resource)
+    else:
+        back = {"method": "POST", "url": call.place, "json": old, "check": check}
+    back["is_idempotent"] = True
+    lossy = images.lossy(old if len(old) == len(sent) else was, hide)
+    if lossy:
+        return Outlook(IRREVERSIBLE, lossy, resource)
+    verify: Json = {"url": call.place, "before": hide(was)}
+    if not is_form:
+        verify["json"] = hide(sent)
+    return Outlook(REVERSIBLE, "", resource, inverse=back, verify=verify)
+
+
+def _after_post(call: Call, before: Answer | None, answer: Answer, expected: Outlook, hide: Hide) -> Verdict:
+    found = calls.json_of(answer)
+    id = _id_of(found)
+    if expected.inverse is not None:
+        is_made = expected.inverse.get("method") == "DELETE"
+        url = str(expected.inverse["url"])
+        if not is_made or id in ("", _own_id(call)):
+            if is_made and answer.status != 201 and not id:
+                return _none(call, f"answered {answer.status} without saying what was made")
+            return Verdict(expected.cls, expected.inverse, expected.resource, look=url)
+    if id and id == call.last:
+        return _none(call, "it changed something that was there, and there is no before-image")
+    location = answer.header("Location")
+    if location:
+        url = urldefrag(urljoin(call.url, location))[0]
+        if origin(url) != call.origin:
+            return _none(call, f"what was made is said to be at {origin(url)}; an effect is undone where it was done")
+        if url.partition("?")[0].rstrip("/") == call.place.rstrip("/"):
+            return _none(call, "the answer points back at what was asked; nothing says that something was made")
+        if answer.status != 201 and not url.startswith(call.place.rstrip("/") + "/"):
+            return _none(call, f"answered {answer.status}; nothing says that something was made")
+    elif id and (answer.status == 201 or id != _own_id(call)):
+        url = f"{call.place.rstrip('/')}/{quote(id, safe='')}"
+    else:
+        return _none(call, f"answered {answer.status} without saying what was made")
+    return Verdict(RESTORABLE, {"method": "DELETE", "url": url}, url.partition("?")[0], look=url)
+
+
+# -- inside
+
+
+def _none(call: Call, why: str, *, cls: str = IRREVERSIBLE) -> Verdict:
+    return Verdict(cls, None, call.place, why)
+
+
+def _own_id(call: Call) -> str:
+    """The id that the caller chose for what it makes."""
+    return _id_of(call.json)
+
+
+def _id_of(found: object) -> str:
+    """The id in what was said, also one level down in an envelope."""
+    if not isinstance(found, dict):
+        return ""
+    for name in _IDS:
+        if isinstance(found.get(name), (str, int)) and not isinstance(found[name], bool) and found[name] != "":
+            return str(found[name])
+    inner = found.get("data", next(iter(found.values())) if len(found) == 1 else None)
+    return _id_of(inner) if isinstance(inner, dict) else ""
+
+
+def _part_check(url: str, sent: object) -> Json:
+    """Until there is an after-image: what was sent must be there."""
+    return {"url": url, "json": sent, "is_part": True} if isinstance(sent, dict) and sent else {}
+
+
+def _operation(call: Call, answer: Answer) -> str:
+    for name in ("Operation-Location", "Azure-AsyncOperation", "Location"):
+        if answer.header(name):
+            url = urljoin(call.url, answer.header(name))
+            return url if origin(url) == call.origin else ""
+    return ""
