@@ -11,6 +11,7 @@ import pytest
 
 from support import Cli, Result
 from support.forkserver import ForkServer
+from support.mailbox import Mailbox
 from support.postoffice import Sink
 from support.terminal import at_terminal
 
@@ -114,6 +115,26 @@ def test_a_rollback_cancels_what_is_held(cli: Cli, sink: Sink) -> None:
     assert refused.code == 5 and "never left" in refused.err and sink.arrived == []
 
 
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_rollback_takes_the_draft_along_or_says_that_it_may_be_gone(
+    cli: Cli, sink: Sink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_gone: bool
+) -> None:
+    monkeypatch.setenv("MAIL_PASSWORD", "right")
+    with Mailbox() as mailbox:
+        settings = {"imap_host": "127.0.0.1", "imap_port": mailbox.port, "imap_security": "none", "imap_user": "me"}
+        (tmp_path / "config.toml").write_text(sink.settings(**settings, imap_password="env:MAIL_PASSWORD"))
+        cli("checkpoint", "base")
+        id = stage(cli, "jane@example.org", "--backend", "imap")
+        assert len(mailbox.drafts) == 1
+        if is_gone:
+            mailbox.drafts.clear()  # its owner sent it, or threw it away
+        result = cli("rollback", "base", "--yes", "--json", check=False)
+        assert result.code == (6 if is_gone else 0) and mailbox.drafts == {}
+        (effect,) = result.json["report"]["effects"]
+        assert effect["state"] == ("manual" if is_gone else "canceled")
+        assert state(cli, id) == ("unknown" if is_gone else "canceled") and sink.arrived == []
+
+
 def test_wb_26_two_of_three_sent_is_reported_exactly_so(cli: Cli, sink: Sink) -> None:
     sink.refuse["b@example.org"] = "550 no such user"
     ids = [stage(cli, f"{who}@example.org", subject=who) for who in "abc"]
@@ -201,8 +222,11 @@ def test_case_53_a_spool_that_was_changed_is_not_sent(
             spool.symlink_to(tmp_path / "elsewhere")
     result = cli("mail", "release", other, id, "--yes", check=False)
     assert result.code == 5 and id in result.err and "not sent" in result.err
+    checked = cli("verify", "--json", check=False)
+    assert checked.code == 13 and id in checked.out and other not in checked.out
     assert sink.heard == []  # the whole set is proven first
     cli("mail", "cancel", id)
+    cli("verify")
     cli("mail", "release", other, "--yes")
     assert len(sink.arrived) == 1
 

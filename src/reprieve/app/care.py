@@ -131,7 +131,12 @@ def _journal_problems(ws: Workspace) -> list[str]:
     from reprieve.app.effects import journal_of
 
     with journal_of(ws) as journal:
-        return [f"effects, row {seq}: {reason}" for seq, reason in journal.log.verify(ws.id)]
+        rows = [f"effects, row {seq}: {reason}" for seq, reason in journal.log.verify(ws.id)]
+        if rows:
+            return rows
+        from reprieve.app.mail import damaged
+
+        return damaged(ws, journal)
 
 
 def _user(users: dict[bytes, bytes], id: bytes) -> str:

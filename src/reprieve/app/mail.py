@@ -140,6 +140,18 @@ def waiting(ws: Workspace) -> list[Effect]:
         return list(room.waiting())
 
 
+def damaged(ws: Workspace, journal: Journal) -> list[str]:
+    """Held messages that could not be sent any more, because their bytes are not what was staged."""
+    room, found = _room(ws, journal), []
+    for effect in room.waiting():
+        if effect.state == states.HELD:
+            try:
+                room.letter(effect)
+            except Refused as e:
+                found.append(f"mail {effect.id}: {e.message}")
+    return found
+
+
 def chosen(room: Mailroom, ids: Sequence[str]) -> list[Effect]:
     """The messages of these ids, each once. Raises BadRef."""
     found: dict[str, Effect] = {}
