@@ -372,6 +372,65 @@ def test_a_rule_comes_before_convention_and_its_inverse_is_filled_from_the_answe
     assert shop.headers[-1]["Idempotency-Key"] == effect.undo_idem != effect.idem
 
 
+def test_the_users_own_catalog_says_what_takes_a_call_back(
+    project: Path, home: Path, ws: Workspace, journal: Journal, shop: Shop
+) -> None:
+    """A charge, approved by a person, comes back as one refund with what the answer said; a read is no effect."""
+    own = Path(os.environ["REPRIEVE_CONFIG"]).parent / "catalog"
+    own.mkdir()
+    charge = {
+        "id": "shop.charge",
+        "class": "compensable",
+        "response": {"id": "$.id"},
+        "inverse": {"method": "POST", "path": "/v1/refunds", "form": {"charge": "{res.id}"}},
+        "idempotency": "Idempotency-Key",
+    }
+    ask = {"id": "shop.ask", "class": "read"}
+    change = {
+        "id": "shop.change",
+        "class": "reversible",
+        "before": "/v1/plans/{path.id}",
+        "inverse": {"method": "POST", "path": "/v1/plans/{path.id}", "json": {"name": "{before.name}"}},
+    }
+    rules = [
+        {"host": ["127.0.0.1"], "method": ["POST"], "path": path, **rule}
+        for path, rule in (("/v1/charges", charge), ("/v1/ask", ask), ("/v1/plans/(?P<id>[^/]+)", change))
+    ]
+    (own / "shop.json").write_text(json.dumps({"provider": "shop", "about": "A shop.", "requests": rules}))
+    shop.replies["POST /v1/charges"] = (200, {"id": "ch_1"}, {})
+    shop.replies["POST /v1/refunds"] = (200, {"id": "re_1"}, {})
+    shop.replies["POST /v1/ask"] = (200, {}, {})
+    shop.add("/v1/plans/a", name="old")
+    python_http.install(project)
+    try:
+        httpx.post(shop.url + "/v1/ask", json={})
+        assert httpx.post(shop.url + "/v1/plans/a", json={"name": "new"}).status_code == 200
+        with pytest.raises(reprieve.Refused) as refused:
+            httpx.post(shop.url + "/v1/charges", data={"amount": "5"})
+        approvals_of(journal, ws).decide(str(refused.value.data["approval"]), is_approved=True)
+        httpx.post(shop.url + "/v1/charges", data={"amount": "5"})
+        assert [effect.rule for effect in journal.effects()] == ["shop.charge", "shop.change"]
+        assert states(take_back(ws)) == ["undone", "undone"]
+    finally:
+        python_http.uninstall()
+    assert shop.changes() == [
+        "POST /v1/ask",
+        "POST /v1/plans/a",
+        "POST /v1/charges",
+        "POST /v1/refunds",
+        "POST /v1/plans/a",
+    ]
+    assert shop.things["/v1/plans/a"]["name"] == "old"
+
+
+def test_the_shipped_catalog_comes_before_convention(recorded: Workspace) -> None:
+    """By its shape this is a create that could be deleted; the catalog knows that money moves."""
+    calls = python_http._here[0].calls
+    talk = calls.exchange(Call("POST", "https://api.stripe.com/v1/transfers", (), b"amount=5"))
+    with pytest.raises(reprieve.Refused, match="money leaves the account"):
+        next(talk)
+
+
 def test_bad_case_46_P32_a_repeat_of_what_survived_a_rollback_gets_the_old_answer(
     with_rules: dict[str, Rule], ws: Workspace, journal: Journal, shop: Shop
 ) -> None:

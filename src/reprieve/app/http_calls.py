@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from reprieve.app import journals
-from reprieve.effects import calls, credentials, rest
+from reprieve.effects import calls, credentials, images, rest
 from reprieve.effects.calls import Call, Question
 from reprieve.effects.inverses import http_inverse
 from reprieve.effects.journal import Charge
@@ -63,8 +63,8 @@ class _Frame(Value):
             "headers": self.headers,
             **({"fingerprints": self.fingerprints} if self.fingerprints else {}),
             "is_idempotent": bool(undo.get("is_idempotent", method in ("PUT", "DELETE", "PATCH"))),
-            "is_gone_done": method == "DELETE",
-            "is_verified": True,
+            "is_gone_done": bool(undo.get("is_gone_done", method == "DELETE")),
+            "is_verified": bool(undo.get("is_verified", True)),
         }
 
 
@@ -139,7 +139,7 @@ class HttpCalls:
             effect.id,
             DONE,
             detail=f"{detail}; {verdict.why}" if verdict.why else detail,
-            reply=_reply(answer),
+            reply=_reply(answer, is_kept=rule is None or not rule.has_secrets),
             cls=verdict.cls,
             inverse=verdict.inverse,
             resource=redact(verdict.resource),
@@ -242,9 +242,16 @@ class HttpCalls:
             if verdict.inverse is not None and frame.why:
                 return verdict.replace(cls=IRREVERSIBLE, inverse=None, why=frame.why)
             return verdict.replace(inverse=frame.around(verdict.inverse)) if verdict.inverse is not None else verdict
-        if rule.inverse is None or frame.why:
+        if (rule.inverse is None and rule.undo is None) or frame.why:
             return rest.Verdict(rule.cls, None, seen.resource, seen.why or frame.why)
         try:
+            if rule.undo is not None:
+                undo = rule.undo(calls.json_of(answer), calls.json_of(before))
+                lossy = images.lossy({name: undo[name] for name in ("json", "form") if name in undo}, hidden)
+                if lossy:
+                    return rest.Verdict(IRREVERSIBLE, None, seen.resource, lossy)
+                return rest.Verdict(rule.cls, frame.around(undo), seen.resource)
+            assert rule.inverse is not None
             inverse = http_inverse(
                 rule.inverse, forward=call.url, response=calls.json_of(answer), sign=journal.log.fingerprint
             )
@@ -339,9 +346,11 @@ def _image(answer: Answer | None) -> Json | None:
     return image
 
 
-def _reply(answer: Answer) -> Json:
+def _reply(answer: Answer, *, is_kept: bool) -> Json:
     """What is needed to give the same answer again: whole, or not at all."""
     reply: Json = {"status": answer.status, "type": answer.header("Content-Type")}
+    if not is_kept:
+        return reply
     try:
         text = answer.body.decode()
     except UnicodeDecodeError:

@@ -34,7 +34,11 @@ _IDS = ("id", "_id", "uuid", "sid")
 
 
 class Rule(Value):
-    """What the catalog knows about a call. `inverse` is a template: {response.NAME} is filled in from the answer."""
+    """What the catalog knows about a call.
+
+    `inverse` is a template: {response.NAME} is filled in from the answer. `undo` makes the inverse of (answer,
+    before-image) instead, and raises Refused where something that it needs is not there.
+    """
 
     id: str
     cls: str
@@ -45,6 +49,10 @@ class Rule(Value):
     charges: tuple[tuple[str, float], ...] = ()  # what it takes from budgets: ("messages", 1)
     unknown: tuple[int, ...] = ()  # statuses after which it may have happened
     is_pass: bool = False  # not looked into at all
+    undo: Callable[[object, object], Json] | None = None
+    before: str = ""  # URL whose state before the call `undo` needs
+    note: str = ""
+    has_secrets: bool = False  # the answer holds what must not be kept
 
 
 class Outlook(Value):
@@ -71,7 +79,7 @@ class Verdict(Value):
 def first_look(call: Call, rule: Rule | None) -> str:
     """The URL to look at before it is sent, "" if a look tells nothing."""
     if rule is not None:
-        return ""
+        return rule.before
     if call.method in ("PUT", "PATCH", "DELETE"):
         return call.url
     if call.method != "POST" or calls.graphql(call) is not None:
@@ -86,7 +94,11 @@ def outlook(call: Call, before: Answer | None, rule: Rule | None, hide: Hide) ->
     """What to expect of it."""
     resource, depends = call.place, calls.needs(call)
     if rule is not None:
-        why = "" if rule.inverse else f"rule {rule.id}: there is no way back"
+        why = rule.note or f"rule {rule.id}: there is no way back"
+        if (rule.inverse is not None or rule.undo is not None) and not images_needed(rule, before):
+            why = ""
+        elif rule.undo is not None:
+            return Outlook(IRREVERSIBLE, images.why_not_kept(before, call.method), resource, depends)
         return Outlook(rule.cls, why, resource, depends, None, rule.verify)
     if call.header("upgrade"):
         return Outlook(
@@ -99,6 +111,11 @@ def outlook(call: Call, before: Answer | None, rule: Rule | None, hide: Hide) ->
     else:
         made = Outlook(IRREVERSIBLE, f"{call.method} has no inverse that is known", resource)
     return made.replace(depends=depends)
+
+
+def images_needed(rule: Rule, before: Answer | None) -> bool:
+    """Whether the rule's inverse needs a before-image that is not there."""
+    return bool(rule.before) and calls.json_of(before if before is not None and before.status == 200 else None) is None
 
 
 def outcome(answer: Answer, rule: Rule | None, call: Call) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from importlib.abc import Loader, MetaPathFinder
 
 from reprieve.app.finding import open_workspace
 from reprieve.app.http_calls import HttpCalls
+from reprieve.app.http_rules import catalog_rules
 from reprieve.errors import Usage
 from reprieve.model.reporter import Reporter
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-    from reprieve.effects.rest import Rules
+    from reprieve.effects.calls import Call
+    from reprieve.effects.rest import Rule, Rules
 
 # module of the client → our module that knows it
 _CLIENTS = {
@@ -114,7 +116,12 @@ def install(
     if on_repeat not in ON_REPEAT:
         raise Usage(f"on_repeat is one of {', '.join(ON_REPEAT)}, not '{on_repeat}'")
     start = os.path.abspath(os.fspath(path) if path is not None else os.environ.get("REPRIEVE_WORKSPACE") or ".")
-    calls = HttpCalls(lambda: open_workspace(start, create=True, reporter=_Voice()), rules=rules, on_repeat=on_repeat)
+    known = catalog_rules()
+
+    def find(call: Call) -> Rule | None:
+        return (rules(call) if rules is not None else None) or known(call)
+
+    calls = HttpCalls(lambda: open_workspace(start, create=True, reporter=_Voice()), rules=find, on_repeat=on_repeat)
     ws, journal = calls.open()  # fail now, not at the first call
     if _here:
         other = _here[0].calls.open()[0]
