@@ -273,7 +273,9 @@ def _warm(package: str) -> None:
             "platformdirs.unix", "backports.zstd", "compression.zstd"]  # fmt: skip
     root = importlib.import_module(package)
     if hasattr(root, "__path__"):
-        late += [m.name for m in pkgutil.walk_packages(root.__path__, package + ".") if not m.name.endswith("__main__")]
+        names = [m.name for m in pkgutil.walk_packages(root.__path__, package + ".") if not m.name.endswith("__main__")]
+        # no command imports a framework, and each would make every fork slower
+        late += [name for name in names if not name.startswith(package + ".frameworks.")]
     for name in late:
         try:
             importlib.import_module(name)
