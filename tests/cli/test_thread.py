@@ -81,6 +81,14 @@ def test_P34_the_files_of_the_moment_go_along_if_asked_for(cli: Cli, ids: list[s
     assert cli("thread", "show", "order-7", "head", "--json").json["state"]["values"]["plan"] == {"step": 1}
 
 
+def test_a_rollback_of_files_offers_the_state_of_that_moment(cli: Cli, ids: list[str], project: Path) -> None:
+    files = cli("thread", "show", "order-7", ids[1], "--json").json["state"]["files"]
+    assert f"reprieve thread rollback order-7 {ids[1]}" in cli("rollback", files).out
+    assert not (project / "made4.txt").exists()
+    assert cli("rollback", files, "--json").json["threads"] == [{"thread": "order-7", "state": ids[1]}]
+    assert cli("thread", "show", "order-7", "head", "--json").json["state"]["id"] == ids[4], "only offered"
+
+
 def test_what_cannot_be_rolled_back_leaves_the_files_alone(cli: Cli, ids: list[str], project: Path) -> None:
     (project / "made4.txt").write_text("mine")
     assert cli("thread", "rollback", "order-7", "head", "--files", check=False).code == 2

@@ -10,7 +10,7 @@ from reprieve.store.thread_db import SqliteThreads
 from reprieve.store.thread_memory import MemoryThreads
 from reprieve.threads.moves import Moved, rollback
 from reprieve.threads.threads import Threads
-from reprieve.threads.values import Types
+from reprieve.threads.values import Types, loads
 
 if TYPE_CHECKING:
     from reprieve.app.public import Workspace as Public
@@ -68,6 +68,21 @@ def roll_back(
             hints=["take the files forward again: reprieve redo", "or roll back the thread alone"],
             data={"files": planned.files, "head": exc.data.get("head")},
         ) from exc
+
+
+def states_at(ws: Workspace, checkpoint: str) -> list[tuple[str, str]]:
+    """(thread, state): each thread's newest state with that checkpoint's files, where it is not the head."""
+    found = []
+    threads, _ = open_threads(ws, Types(), create=False)
+    try:
+        for record in threads.store.threads():
+            states = threads.store.states(record.id, "")
+            at = next((e.id for e in states if loads(e.body).get("files") == checkpoint), "")
+            if at and at != threads.store.heads(record.id).get(""):
+                found.append((record.id, at))
+    finally:
+        threads.store.close()
+    return found
 
 
 def path_of(ws: Workspace) -> str:

@@ -140,13 +140,17 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """States, newest first. Nothing is locked while the caller takes its time."""
+        """States, newest first. Nothing is locked while the caller takes its time.
+
+        The states of one listing share the messages that they have in common: change copies, not them.
+        """
         if limit is not None and limit <= 0:
             return
         left = limit if limit is not None else -1
+        shared: dict[bytes, Any] = {}
         for thread in [_place(config)[0]] if config else self.threads():
             for state in self._matching(thread, config, filter, before, max(left, 0)):
-                yield self._tuple(thread, state)
+                yield self._tuple(thread, state, shared=shared)
                 left -= 1
                 if left == 0:
                     return
@@ -184,7 +188,9 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
         value_of = partial(self._threads.value, thread)
         id = id or self._threads.store.heads(thread).get(ns, "")
         found: dict[str, DeltaChannelHistory] = {}
-        for channel, history in self._deltas.find(thread, ns, id, channels).items():
+        histories = self._deltas.find(thread, ns, id, channels)
+        self._threads.parts.prefetch(value for one in histories.values() for _, value in one.writes)
+        for channel, history in histories.items():
             found[channel] = {"writes": [(task, channel, value_of(value)) for task, value in history.writes]}
             if history.seed is not None:
                 found[channel]["seed"] = value_of(history.seed)
@@ -345,8 +351,10 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
 
     # -- inside
 
-    def _tuple(self, thread: str, state: State, *, remember: bool = False) -> CheckpointTuple:
-        value = partial(self._threads.value, remember=remember)
+    def _tuple(
+        self, thread: str, state: State, *, remember: bool = False, shared: dict[bytes, Any] | None = None
+    ) -> CheckpointTuple:
+        value = partial(self._threads.value, remember=remember, shared=shared)
         ns = state.entry.ns
         checkpoint = {
             **self._types.revive(state.body["extra"]),

@@ -6,7 +6,7 @@ otherwise read it fifty times.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from reprieve.model.thread import STATE, WRITES
@@ -29,6 +29,14 @@ class _Node:
         self.parent, self.at, self.values = parent, at, values
 
 
+class _Path(NamedTuple):
+    """A history with what it says of the states on its way: each has the beginning of it."""
+
+    history: History
+    lengths: dict[str, int]  # by state: how many of the writes are its own history
+    used: set[str]  # states whose writes are in it
+
+
 class _Chain:
     """States and writes of one namespace, as far as they were read."""
 
@@ -37,7 +45,7 @@ class _Chain:
         self.sweeps = -1
         self.nodes: dict[str, _Node] = {}
         self.writes: dict[str, list[Write]] = {}
-        self.sorted: dict[str, Mapping[str, list[Write]]] = {}  # by state and channel, where nothing is void
+        self.paths: dict[str, _Path] = {}  # by channel: the last one that was walked
 
 
 class Deltas:
@@ -51,42 +59,48 @@ class Deltas:
         """For each channel what leads to its value at a state. Writes on that state itself do not count yet."""
         chain = self._read(thread, ns)
         story = self._threads.story(thread)
-        found: dict[str, list[tuple[str, Reference]]] = {channel: [] for channel in channels}
-        seeds: dict[str, Reference] = {}
-        left = set(found)
-        node = chain.nodes.get(id)
-        while node is not None and left:
-            graft = story.grafts.get(f"{ns}\0{id}")
-            if graft is not None:
-                for channel in left:
-                    if channel in graft:
-                        found[channel] += [(task, value) for task, value in reversed(graft[channel]["writes"])]
-                        if "seed" in graft[channel]:
-                            seeds[channel] = graft[channel]["seed"]
-                break
-            id, at = node.parent, node.at
-            node = chain.nodes.get(id)
-            if node is None:
-                break
-            by_channel = self._by_channel(chain, ns, id, story, at)
-            for channel in tuple(left):
-                found[channel] += [(w.task, w.value) for w in reversed(by_channel.get(channel, ()))]
-                if channel in node.values:
-                    seeds[channel] = node.values[channel]
-                    left.discard(channel)
-        return {channel: History(seeds.get(channel), tuple(reversed(writes))) for channel, writes in found.items()}
+        return {channel: self._walk(chain, story, ns, id, channel) for channel in channels}
 
-    def _by_channel(self, chain: _Chain, ns: str, id: str, story: Story, at: int) -> Mapping[str, Sequence[Write]]:
-        is_void = any(void.id == id and void.ns == ns for void in story.voids)
-        known = chain.sorted.get(id)
-        if known is not None and not is_void:
-            return known
-        made: dict[str, list[Write]] = {}
-        for write in self._threads.visible(chain.writes.get(id, ()), ns, id, story, at):
-            made.setdefault(write.channel, []).append(write)
-        if not is_void:
-            chain.sorted[id] = made
-        return made
+    def _walk(self, chain: _Chain, story: Story, ns: str, id: str, channel: str) -> History:
+        """Up the parents, until one holds the value or the last path is met: the rest is known from there."""
+        is_simple = not any(void.ns == ns for void in story.voids)
+        path = chain.paths.get(channel) if is_simple else None
+        steps: list[tuple[str, list[tuple[str, Reference]]]] = []  # newest first: a state, and the writes on its parent
+        seed: Reference | None = None
+        start: tuple[tuple[str, Reference], ...] = ()
+        at, node = id, chain.nodes.get(id)
+        while node is not None:
+            if path is not None and at in path.lengths:
+                seed, start = path.history.seed, path.history.writes[: path.lengths[at]]
+                break
+            graft = story.grafts.get(f"{ns}\0{at}")
+            if graft is not None:
+                if channel in graft:
+                    start = tuple((task, value) for task, value in graft[channel]["writes"])
+                    seed = graft[channel].get("seed")
+                break
+            above = chain.nodes.get(node.parent)
+            if above is None:
+                break
+            seen = self._threads.visible(chain.writes.get(node.parent, ()), ns, node.parent, story, node.at)
+            steps.append((at, [(w.task, w.value) for w in seen if w.channel == channel]))
+            if channel in above.values:
+                seed = above.values[channel]
+                break
+            at, node = node.parent, above
+        writes = list(start)
+        lengths: dict[str, int] = {}
+        used = {chain.nodes[state].parent for state, _ in steps}
+        if path is not None and at in path.lengths:
+            lengths = {state: n for state, n in path.lengths.items() if n <= len(start)}
+            used |= path.used
+        for state, said in reversed(steps):
+            writes += said
+            lengths[state] = len(writes)
+        history = History(seed, tuple(writes))
+        if is_simple and (path is None or len(writes) >= len(path.history.writes)):
+            chain.paths[channel] = _Path(history, lengths, used)
+        return history
 
     def _read(self, thread: str, ns: str) -> _Chain:
         sweeps = self._threads.store.sweeps
@@ -100,9 +114,12 @@ class Deltas:
         for entry in self._threads.store.entries(thread, kinds=(STATE, WRITES), ns=ns, after=chain.seq):
             if entry.kind == STATE:
                 body: Mapping[str, Any] = loads(entry.body)
+                if entry.id in chain.nodes:
+                    chain.paths.clear()  # stored again
                 chain.nodes[entry.id] = _Node(entry.parent, body.get("as_of", entry.seq), body["values"])
             else:
                 chain.writes.setdefault(entry.id, []).extend(writes_of([entry]))
-                chain.sorted.pop(entry.id, None)
+                if any(entry.id in path.used for path in chain.paths.values()):
+                    chain.paths.clear()  # it came late: its children are there already
             chain.seq = max(chain.seq, entry.seq)
         return chain

@@ -8,8 +8,9 @@ however long the conversation is.
 A *reference* is JSON: see docs/format.md, Threads.
 
 What was read or written is remembered, and handed out as copies only: a state that its owner changes in place must not
-change what another one gets. An object that is stored again is recognised by being the same object with the same
-fields; anything else about it would have to be written out to be compared.
+change what another one gets. (The states of one listing share their messages: they have one owner.) An object that is
+stored again is recognised by being the same object with the same fields; anything else about it would have to be
+written out to be compared.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class Parts:
                 return hash
         elif cls in self.types.models:
             found = self._objects.get(id(item))
-            if found is not None and found[0]() is item and found[2] == _fields(item):
+            if found is not None and found[0]() is item and _is_same(item, found[2]):
                 hash = found[1]
                 if hash in known or hash in out:
                     return hash
@@ -134,10 +135,12 @@ class Parts:
 
     # -- reading
 
-    def decode(self, reference: Reference, known: set[bytes] | None = None) -> Any:
+    def decode(
+        self, reference: Reference, known: set[bytes] | None = None, shared: dict[bytes, Any] | None = None
+    ) -> Any:
         """The value, the caller's own. `known` learns the parts it has: for one that may be stored again soon.
 
-        Raises StoreCorrupted.
+        `shared`: messages that are in there are taken from there, and new ones are added. Raises StoreCorrupted.
         """
         if type(reference) is list:
             return self.types.revive(reference[0])
@@ -145,22 +148,22 @@ class Parts:
             hash = _hash(reference)
             if known is not None:
                 known.add(hash)
-            return self._take([hash], known is not None)[0]
+            return self._take([hash], known is not None, shared)[0]
         if "l" in reference:
-            return [self.decode(item, known) for item in reference["l"]]
+            return [self.decode(item, known, shared) for item in reference["l"]]
         if "n" in reference:
             hashes = self._elements(_hash(reference["n"]), known)
             if known is not None:
                 known.update(hashes)
-            return self._take(hashes, known is not None)
+            return self._take(hashes, known is not None, shared)
         if "d" in reference:
             hash = _hash(reference["d"])
             if known is not None:
                 known.add(hash)
             cut = loads(self.bodies([hash])[hash][1:])
-            return {key: self.decode(item, known) for key, item in cut.items()}
+            return {key: self.decode(item, known, shared) for key, item in cut.items()}
         if reference.get("w") in self.types.wrappers:
-            return self.types.wrappers[reference["w"]].wrap(self.decode(reference["r"], known))
+            return self.types.wrappers[reference["w"]].wrap(self.decode(reference["r"], known, shared))
         raise StoreCorrupted(f"a reference cannot be read: {str(reference)[:80]!r}")
 
     def plain(self, reference: Reference) -> Plain:
@@ -225,14 +228,23 @@ class Parts:
             if nodes[0][0] == 0:
                 return hashes
 
-    def _take(self, hashes: list[bytes], remember: bool) -> list[Any]:
+    def prefetch(self, references: Iterable[Reference]) -> None:
+        """Read in one go what decoding these one by one would read one by one."""
+        todo, wanted = list(references), []
+        while todo:
+            reference = todo.pop()
+            if type(reference) is str:
+                wanted.append(_hash(reference))
+            elif type(reference) is dict and "l" in reference:
+                todo += reference["l"]
+        missing = [hash for hash in wanted if hash not in self._values]
+        if len(missing) > 1:
+            self._read(missing)
+
+    def _take(self, hashes: list[bytes], remember: bool, shared: dict[bytes, Any] | None) -> list[Any]:
         values = self._values
         missing = [hash for hash in hashes if hash not in values]
-        fresh: dict[bytes, tuple[Callable[[Any], Any] | None, Any]] = {}
-        if missing:
-            for hash, body in self.bodies(missing).items():
-                fresh[hash] = entry = self._original(body)
-                _remember(values, hash, entry)
+        fresh = self._read(missing) if missing else {}
         made = []
         objects = self._objects
         for hash in hashes:
@@ -240,15 +252,25 @@ class Parts:
             if copy is None:
                 made.append(original)
             elif copy is _Original.copy:
-                one = original.copy()
-                if remember:
-                    objects[id(one)] = (weak(one), hash, original.fields)
+                one = shared.get(hash) if shared is not None else None
+                if one is None:
+                    one = original.copy()
+                    if remember:
+                        objects[id(one)] = (weak(one), hash, original.fields)
+                    if shared is not None:
+                        shared[hash] = one
                 made.append(one)
             else:
                 made.append(copy(original))
         if remember:
             _trim(objects)
         return made
+
+    def _read(self, hashes: list[bytes]) -> dict[bytes, tuple[Callable[[Any], Any] | None, Any]]:
+        fresh = {hash: self._original(body) for hash, body in self.bodies(hashes).items()}
+        self._values.update(fresh)
+        _trim(self._values)
+        return fresh
 
     def _original(self, body: bytes) -> tuple[Callable[[Any], Any] | None, Any]:
         plain = loads(body[1:])
@@ -313,11 +335,19 @@ def _fields(model: Any) -> tuple[object, ...] | None:
         if value and type(value) is not str:
             break
     else:
-        return values
+        # empty containers of our own: the model's may be filled later, and would still be equal to themselves
+        return tuple(value.copy() if type(value) in (dict, list) else value for value in values)
     try:
         return tuple(json_dumps(value) if value and type(value) in (list, dict) else _scalar(value) for value in values)
     except (TypeError, ValueError):
         return None
+
+
+def _is_same(model: Any, fields: tuple[object, ...]) -> bool:
+    # Where all fields are text or empty they stand for themselves, and comparing them is all there is to do.
+    if not model.__pydantic_extra__ and tuple(model.__dict__.values()) == fields:
+        return True
+    return _fields(model) == fields
 
 
 def _scalar(value: object) -> object:

@@ -234,13 +234,16 @@ class Threads:
             if left == 0 or len(entries) < page:
                 return
 
-    def value(self, thread: str, reference: Reference, *, remember: bool = False) -> Any:
+    def value(
+        self, thread: str, reference: Reference, *, remember: bool = False, shared: dict[bytes, Any] | None = None
+    ) -> Any:
         """What a reference of one of the thread's states leads to; the caller's own.
 
-        `remember`: the next state will probably hold it too, so storing it again is to be quick.
+        `remember`: the next state will probably hold it too, so storing it again is to be quick. `shared`: messages
+        that several states of one owner have in common.
         """
         known = self._known.get(thread) if remember else None
-        return self.parts.decode(reference, known[1] if known else None)
+        return self.parts.decode(reference, known[1] if known else None, shared)
 
     def look(self, thread: str) -> int:
         """As of which sweep what is read next is remembered as stored; call it before reading."""

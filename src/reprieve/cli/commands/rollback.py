@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from reprieve.app.paths import beneath_root
 from reprieve.cli import opening
 from reprieve.cli.choices import ON_CONFLICT
@@ -84,8 +86,10 @@ def run(args: Parsed, out: Terminal) -> int:
             rewinds = rewinding.plan(ws, args.maybe("REF"))
         only = tuple(beneath_root(ws.root, args.start, path) for path in args.many("only"))
 
+        targets: list[str] = []
+
         def move(*, dry_run: bool, expect: str) -> tuple[Plan, Report | None]:
-            return ws.rollback(
+            plan, report = ws.rollback(
                 args.maybe("REF"),
                 only=only,
                 everything=args.flag("everything"),
@@ -96,10 +100,16 @@ def run(args: Parsed, out: Terminal) -> int:
                 dry_run=dry_run,
                 expect=expect,
             )
+            targets.append(plan.target)
+            return plan, report
 
         code = 0
         if not args.flag("conversation-only"):
             code = carry_out(move, out, WORDS, dry_run=args.flag("dry-run"), ask=not args.flag("yes"))
+        if targets and os.path.lexists(os.path.join(ws.home, "threads", f"{ws.id}.db")):
+            from reprieve.cli.offering import offer_threads
+
+            offer_threads(ws, targets[-1], out)
         if rewinds:
             rewinding.carry_out(rewinds, out, dry_run=args.flag("dry-run"))
         return code
