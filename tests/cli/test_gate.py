@@ -126,6 +126,40 @@ def test_a_push_that_a_person_allowed_is_recorded_and_undone(agent: Agent, cli: 
     assert subprocess.run(["git", "branch"], cwd=bare, check=True, capture_output=True).stdout == b""
 
 
+def test_a_command_that_a_person_trusts_runs_in_autopilot(
+    agent: Agent, autopilot: None, cli: Cli, project: Path
+) -> None:
+    assert agent.asks("make test")[0] == "deny"
+    (project / "reprieve.toml").write_text('[policy]\ntrusted_commands = ["make"]\n')
+    assert agent.asks("make test", "c2")[0] == "deny"  # the tree has no say
+    cli("config", "set", "policy.trusted_commands", "make")
+    assert agent.asks("make test", "c3")[0] == "allow"
+    assert agent.asks("make test; npm publish", "c4")[0] == "deny"
+
+
+def test_a_push_from_another_folder_is_recorded_there(agent: Agent, cli: Cli, project: Path) -> None:
+    cli("checkpoint", "base")
+    (project / "sub").mkdir()
+    bare = project.parent / "remote.git"
+    who = ["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "init.defaultBranch=main"]
+    for where, words in (
+        (project.parent, ("init", "-q", "--bare", str(bare))),
+        (project / "sub", ("init", "-q")),
+        (project / "sub", ("commit", "-qm", "one", "--allow-empty")),
+        (project / "sub", ("remote", "add", "origin", str(bare))),
+    ):
+        subprocess.run(["git", *who, *words], cwd=where, check=True, capture_output=True)
+    push = "cd sub && git push -q origin main"
+    agent.asks(push)
+    approval = cli("approvals", "--json").json["approvals"][0]["id"]
+    assert at_terminal("approve", approval, cwd=project, answer="y\n")[0] == 0
+    assert agent.asks(push, "c2")[0] == "allow"
+    subprocess.run(["git", "push", "-q", "origin", "main"], cwd=project / "sub", check=True)
+    agent.ran(push, "c2")
+    (effect,) = cli("effects", "--json").json["effects"]
+    assert effect["inverse"]["cwd"] == str(project / "sub")
+
+
 def test_every_program_of_the_catalog_that_reaches_out_is_noticed() -> None:
     missing = set()
     for rule in catalog_of().commands:

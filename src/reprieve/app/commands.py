@@ -53,7 +53,7 @@ def begin(
     `is_theirs`: the command is run by whoever called us, and not by this process.
     """
     match = rules.match_command(argv)
-    if match is None or match.rule.cls == READ or (match.rule.files and _is_inside(ws, cwd)):
+    if match is None or match.rule.cls == READ or (match.rule.files and _is_inside(ws, _folder(argv, cwd))):
         return None
     from reprieve.policy.redact import redact
 
@@ -155,6 +155,14 @@ def _kept(request: Json) -> Captured:
 def _resource(match: CommandMatch) -> str:
     names = [str(value) for item in match.items for _, value in item]
     return f"{match.rule.program}:{' '.join(names)}"
+
+
+def _folder(argv: Sequence[str], cwd: str) -> str:
+    """Where a command works: -C leads elsewhere."""
+    for at, word in enumerate(argv[:-1]):
+        if word == "-C":
+            return os.path.join(cwd, argv[at + 1])
+    return cwd
 
 
 def _is_inside(ws: Workspace, cwd: str) -> bool:

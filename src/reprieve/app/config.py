@@ -112,6 +112,14 @@ KEYS = (
         ("assist", "autopilot"),
     ),
     Key(
+        "policy.trusted_commands",
+        "patterns",
+        (),
+        "",
+        "",
+        "Commands, or their first words, that autopilot lets run although nobody can read what they do: pytest, make",
+    ),
+    Key(
         "policy.approve_undo",
         "choice",
         "doubtful",
@@ -315,6 +323,7 @@ class Config(Value):
     hook_on_failure: str = "deny"
     hook_budget_s: int = 30
     policy_mode: str = "assist"
+    policy_trusted_commands: tuple[str, ...] = ()
     policy_approve_undo: str = "doubtful"
     mail_backend: str = "smtp"
     mail_from: str = ""

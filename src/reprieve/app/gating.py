@@ -30,8 +30,8 @@ class Stopped(Refused):
         self.decision = decision  # ask or deny, as in a hook's answer
 
 
-def look(ws: Workspace, event: HookEvent) -> tuple[tuple[str, ...], ...]:
-    """The commands of a call whose effects are to be recorded. Raises Stopped."""
+def look(ws: Workspace, event: HookEvent) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The commands (folder, arguments) of a call whose effects are to be recorded. Raises Stopped."""
     text, mode = event.command or "", ws.config.policy_mode
     from reprieve.app.commands import catalog_of
     from reprieve.policy.classes import OPAQUE
@@ -40,26 +40,29 @@ def look(ws: Workspace, event: HookEvent) -> tuple[tuple[str, ...], ...]:
 
     root, cwd = os.fsdecode(ws.root), event.cwd or os.fsdecode(ws.root)
     rules = catalog_of()
-    verdict = judge_call(event.tool or "shell", {"command": text}, root=root, cwd=cwd, mode=mode, catalog=rules)
+    verdict = judge_call(
+        event.tool or "shell",
+        {"command": text},
+        root=root,
+        cwd=cwd,
+        mode=mode,
+        catalog=rules,
+        trusted_commands=ws.config.policy_trusted_commands,
+    )
     if verdict.decision != RUN and not (verdict.cls == OPAQUE and mode != AUTOPILOT):
         _stop_unless_approved(ws, text, cwd, verdict.cls, verdict.reason, mode, verdict.hints)
-    if not verdict.matched:
-        return ()
-    from reprieve.policy.shell import read_shell
-
-    reading = read_shell(text, root=os.path.realpath(root), cwd=os.path.realpath(cwd), catalog=rules)
-    found = (command.argv for command in reading.commands if command.match is not None)
-    return tuple(tuple(str(word) for word in argv) for argv in found if None not in argv)
+    known = [command for command in verdict.commands if command.match is not None and None not in command.argv]
+    return tuple((command.cwd or cwd, tuple(str(word) for word in command.argv)) for command in known)
 
 
-def begin(ws: Workspace, event: HookEvent, commands: tuple[tuple[str, ...], ...]) -> None:
+def begin(ws: Workspace, event: HookEvent, commands: tuple[tuple[str, tuple[str, ...]], ...]) -> None:
     """Write the intents of the commands that are about to run."""
     from reprieve.app.commands import begin as begin_command
     from reprieve.app.commands import catalog_of
 
     rules = catalog_of()
-    for argv in commands:
-        begin_command(ws, argv, cwd=event.cwd or os.fsdecode(ws.root), rules=rules, call=_call(event), is_theirs=True)
+    for cwd, argv in commands:
+        begin_command(ws, argv, cwd=cwd, rules=rules, call=_call(event), is_theirs=True)
 
 
 def finish(ws: Workspace, event: HookEvent, *, is_failed: bool) -> None:

@@ -174,7 +174,7 @@ class _Hook:
         if not event.tells_end:
             for window in mine:
                 self._close(window, is_guess=True)
-        commands: tuple[tuple[str, ...], ...] = ()
+        commands: tuple[tuple[str, tuple[str, ...]], ...] = ()
         if event.command and self.can_gate:
             commands = self._gate(event.command)
         turn = self._turn()
@@ -196,7 +196,7 @@ class _Hook:
 
             gating.begin(self.ws, event, commands)
 
-    def _gate(self, command: str) -> tuple[tuple[str, ...], ...]:
+    def _gate(self, command: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """The commands of a call that are to be recorded. Raises `gating.Stopped` if it must not run."""
         if self.ws.config.policy_mode != "autopilot" and not reaches_out(command):
             return ()

@@ -66,7 +66,7 @@ def drivers(journal: Journal, memory: Memory | None = None) -> Drivers:
         "sql": SqlDriver(),
         "command": CommandDriver(),
         "memory": MemoryDriver(memory, is_alive=is_alive),
-        "http": HttpDriver(address_for, sign=journal.log.fingerprint, sleep=time.sleep),
+        "http": HttpDriver(address_for, sign=journal.log.fingerprint, sleep=time.sleep, clock=time.time_ns),
     }
 
 

@@ -5,6 +5,7 @@
                "json" | "form" | "text" | "base64": ..., "type": content type      the body
                "is_gone_done": bool                                404 and 410 mean that it is as wished already
                "is_idempotent": bool                               may be sent again if nobody knows whether it arrived
+               "key_hours": how long the server remembers a key    24 unless somebody knows better
                "check": {"url", "etag", "json", "sha256", "absent", "is_part"}      how the resource must look before it
                "is_verified": bool                                 look afterwards whether it is as wished
                "make": {"url", "json"}}                            another way if the first is not possible: a new id
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from reprieve.model.effect import Effect
 
 _TRIES = 4
+_KEY_HOURS = 24
 _LONGEST_WAIT_S = 30.0
 _LOOKS = 5
 
@@ -41,8 +43,15 @@ _LOOKS = 5
 class HttpDriver:
     """Sends the request."""
 
-    def __init__(self, egress: Egress, *, sign: Callable[[bytes], str], sleep: Callable[[float], None]) -> None:
-        self._egress, self._sign, self._sleep = egress, sign, sleep
+    def __init__(
+        self,
+        egress: Egress,
+        *,
+        sign: Callable[[bytes], str],
+        sleep: Callable[[float], None],
+        clock: Callable[[], int],
+    ) -> None:
+        self._egress, self._sign, self._sleep, self._clock = egress, sign, sleep, clock
 
     def says(self, effect: Effect) -> str:
         inverse = effect.inverse or {}
@@ -193,7 +202,12 @@ class HttpDriver:
 
     def may_repeat(self, effect: Effect) -> bool:
         inverse = effect.inverse or {}
-        return bool(inverse.get("is_idempotent")) or str(inverse.get("method")).upper() in ("PUT", "DELETE")
+        if str(inverse.get("method")).upper() in ("PUT", "DELETE"):
+            return True
+        # by its key alone, and a server forgets keys
+        hours = float(str(inverse.get("key_hours") or _KEY_HOURS))
+        is_known = not effect.undo_at or self._clock() - effect.undo_at < hours * 3600e9
+        return bool(inverse.get("is_idempotent")) and is_known
 
     # -- inside
 

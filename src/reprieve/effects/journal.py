@@ -140,7 +140,7 @@ class Journal:
                 return False
             return effect.undo_state != states.UNDOING or self.is_orphaned(effect)
 
-        return self._change(id, states.UNDOING, self._me(), may)
+        return self._change(id, states.UNDOING, {**self._me(), "undo_at": self._clock()}, may)
 
     def end_undo(self, id: str, undo_state: str, detail: str = "") -> Effect:
         """Write down how the undo ended."""
@@ -343,6 +343,7 @@ def fold(rows: Sequence[Record]) -> Effect:
         "detail": "",
         "after": None,
         "reply": None,
+        "undo_at": 0,
         "pid": first["pid"],
         "born": first["born"],
     }

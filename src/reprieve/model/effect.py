@@ -97,6 +97,7 @@ class Effect(Value):
     state: str
     undo_state: str
     detail: str
+    undo_at: int = 0  # ns; when the last undo of it was begun
     pid: int = 0  # the process that does it
     born: int = 0
 
