@@ -151,7 +151,7 @@ def test_wb_26_two_of_three_sent_is_reported_exactly_so(cli: Cli, sink: Sink) ->
     assert [a.rcpt[0][0] for a in sink.arrived] == ["a", "c", "b"]
 
 
-def test_case_30_one_recipient_refused_is_partly_sent_and_named(cli: Cli, sink: Sink) -> None:
+def test_bad_case_30_one_recipient_refused_is_partly_sent_and_named(cli: Cli, sink: Sink) -> None:
     sink.refuse["bad@example.org"] = "550 no such user"
     id = stage(cli, "good@example.org", "--cc", "bad@example.org")
     result = cli("mail", "release", id, "--yes", "--json", check=False)
@@ -205,7 +205,7 @@ def test_e09_no_answer_after_the_message_is_unknown_and_never_sent_again(cli: Cl
 
 
 @pytest.mark.parametrize("what", ["content", "recipient", "missing", "link"])
-def test_case_53_a_spool_that_was_changed_is_not_sent(
+def test_bad_case_53_a_spool_that_was_changed_is_not_sent(
     cli: Cli, sink: Sink, home: Path, tmp_path: Path, what: str
 ) -> None:
     id, other = stage(cli), stage(cli, subject="other")

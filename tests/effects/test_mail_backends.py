@@ -57,13 +57,13 @@ def room(journal: Journal, backend: Any) -> Mailroom:
 # -- SMTP
 
 
-def test_case_30_dot_lines_arrive_as_they_were(sink: Sink) -> None:
+def test_bad_case_30_dot_lines_arrive_as_they_were(sink: Sink) -> None:
     sent = letter()
     assert smtp(sink).send("1", sent, None).state == "sent"
     assert sink.arrived[0].data == sent.data and len(sink.arrived) == 1
 
 
-def test_case_30_eight_bit_is_announced_or_not_sent(sink: Sink) -> None:
+def test_bad_case_30_eight_bit_is_announced_or_not_sent(sink: Sink) -> None:
     sent = letter(HARD.replace(b"line", "ß\xff".encode("latin-1")))
     assert smtp(sink).send("1", sent, None).state == "sent"
     assert "BODY=8BITMIME" in sink.arrived[0].options and sink.arrived[0].data == sent.data
@@ -79,7 +79,7 @@ def test_addresses_outside_of_ascii_need_a_server_that_takes_them(sink: Sink) ->
 
 
 @pytest.mark.parametrize("word", ["CONNECT", "EHLO", "MAIL", "RCPT", "DATA"])
-def test_case_3_a_connection_that_breaks_before_the_message_is_certainly_unsent(sink: Sink, word: str) -> None:
+def test_bad_case_3_a_connection_that_breaks_before_the_message_is_certainly_unsent(sink: Sink, word: str) -> None:
     def hang_up(said: str) -> None:
         if said == word:
             raise OSError
@@ -89,7 +89,7 @@ def test_case_3_a_connection_that_breaks_before_the_message_is_certainly_unsent(
     assert delivery.state == "unsent" and sink.arrived == []
 
 
-def test_case_3_a_connection_that_breaks_after_the_message_is_unsure(sink: Sink) -> None:
+def test_bad_case_3_a_connection_that_breaks_after_the_message_is_unsure(sink: Sink) -> None:
     sink.answer_to_data = ""
     assert smtp(sink).send("1", letter(), None).state == "unsure" and len(sink.arrived) == 1
 

@@ -51,7 +51,7 @@ def test_several_addresses_with_names_in_one_value() -> None:
     assert b"h@x.org" not in letter.data and "bcc" not in read
 
 
-def test_case_30_unicode_and_long_headers_are_ascii_on_the_wire_and_come_back() -> None:
+def test_bad_case_30_unicode_and_long_headers_are_ascii_on_the_wire_and_come_back() -> None:
     subject = "Grüße, 世界 🎉 " + "sehr lang " * 40 + "Ende"
     letter = compose(subject=subject, text="Zeile mit ß\n.\n..zwei\nFrom here\n", html="<p>ß</p>")
     assert letter.data.isascii() and letter.subject == subject
@@ -79,7 +79,7 @@ def test_attachments_have_their_content_type() -> None:
     [b"Bcc: h@x.org", b"bcc : h@x.org", b"BCC:\r\n h@x.org", b"Bcc: h@x.org,\r\n\tg@x.org,\r\n i@x.org",
      b"Resent-Bcc: h@x.org"],
 )  # fmt: skip
-def test_case_30_bcc_is_stripped_also_when_folded(field: bytes) -> None:
+def test_bad_case_30_bcc_is_stripped_also_when_folded(field: bytes) -> None:
     raw = b"From: a@x.org\r\nTo: b@y.org\r\n" + field + b"\r\nSubject: s\r\n\r\nBcc: in the body stays\r\n"
     letter = adopt(raw)
     head, _, body = letter.data.partition(b"\r\n\r\n")
@@ -89,7 +89,7 @@ def test_case_30_bcc_is_stripped_also_when_folded(field: bytes) -> None:
         assert "h@x.org" in letter.rcpt
 
 
-def test_case_30_bare_line_ends_become_crlf() -> None:
+def test_bad_case_30_bare_line_ends_become_crlf() -> None:
     letter = adopt(b"From: a@x.org\nTo: b@y.org\rSubject: s\n\none\n.\ntwo\rthree\r\nend")
     assert letter.data.endswith(b"\r\n\r\none\r\n.\r\ntwo\r\nthree\r\nend\r\n")
     assert letter.data.replace(b"\r\n", b"").find(b"\n") == -1 and b"\r" not in letter.data.replace(b"\r\n", b"")

@@ -96,7 +96,7 @@ def test_a_client_that_goes_away_in_the_middle_has_held_nothing(server: HoldServ
 # -- the stand-ins
 
 
-def test_case_30_what_sendmail_is_asked_on_its_command_line() -> None:
+def test_bad_case_30_what_sendmail_is_asked_on_its_command_line() -> None:
     asked = read_sendmail(["-t", "-i", "-f", "a@x.org", "-oi", "-oem", "-F", "A Name", "b@y.org"])
     assert (asked.is_from_headers, asked.ends_at_dot, asked.sender, asked.rcpt) == (
         True,
