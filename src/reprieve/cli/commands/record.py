@@ -14,8 +14,7 @@ SPEC = Command(
     "Note an effect outside of the folder, with what reverses it",
     (
         (
-            "reprieve record http --method POST --url https://api.example.com/vms --undo-method DELETE "
-            "--undo-url https://api.example.com/vms/7 --undo-header 'Authorization: Bearer env:API_TOKEN'",
+            "reprieve record http --method POST --url https://h/vms --undo-method DELETE --undo-url https://h/vms/7",
             "a request, and the one that reverses it",
         ),
         ("reprieve record command --description 'made a branch' -- git branch -D topic", "a reversing command"),
