@@ -20,7 +20,7 @@ def ask(cli: Cli, *words: str) -> list[str]:
 
 def test_commands(cli: Cli) -> None:
     assert ask(cli, "") == list(NAMES)
-    assert ask(cli, "re") == ["revert", "redo"]
+    assert ask(cli, "re") == ["revert", "redo", "record"]
     assert ask(cli, "-C", "/tmp", "ch") == ["checkpoint"]
 
 
