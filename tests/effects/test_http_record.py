@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -275,6 +276,25 @@ def test_bad_case_38_another_accounts_credential_is_refused(
     report = take_back(recorded)
     assert states(report) == ["failed"] and "not the one that the effect was made with" in report.effects[0].detail
     assert shop.seen == []
+
+
+def test_a_name_inside_this_network_is_undone_only_at_the_address_that_the_call_went_to(
+    recorded: Workspace, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leads_to, real = {"jira.inner": "127.0.0.1"}, socket.getaddrinfo
+
+    def found(host: Any, *args: Any, **more: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        return real(leads_to.get(name, name), *args, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    url = shop.url.replace("127.0.0.1", "jira.inner")
+    httpx.post(url + "/items", json={"n": 1})
+    leads_to["jira.inner"] = "127.0.0.2"
+    report = take_back(recorded)
+    assert states(report) == ["failed"] and "inside this network" in report.effects[0].detail
+    leads_to["jira.inner"] = "127.0.0.1"
+    assert states(take_back(recorded)) == ["undone"] and shop.things == {}
 
 
 def test_a_signed_request_is_irreversible_because_nobody_else_can_sign(recorded: Workspace, shop: Shop) -> None:

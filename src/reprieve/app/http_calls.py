@@ -53,6 +53,7 @@ class _Frame(Value):
     headers: dict[str, str]
     fingerprints: dict[str, str]
     why: str = ""
+    address: str = ""  # where the host is, if that is inside this network
 
     def around(self, undo: Json) -> Json:
         method = str(undo["method"])
@@ -62,6 +63,7 @@ class _Frame(Value):
             "origin": self.origin,
             "headers": self.headers,
             **({"fingerprints": self.fingerprints} if self.fingerprints else {}),
+            **({"address": self.address} if self.address else {}),
             "is_idempotent": bool(undo.get("is_idempotent", method in ("PUT", "DELETE", "PATCH"))),
             "is_gone_done": bool(undo.get("is_gone_done", method == "DELETE")),
             "is_verified": bool(undo.get("is_verified", True)),
@@ -212,6 +214,7 @@ class HttpCalls:
             "origin": frame.origin,
             "headers": frame.headers,
             **({"fingerprints": frame.fingerprints} if frame.fingerprints else {}),
+            **({"address": frame.address} if frame.address else {}),
             **({"verify": seen.verify} if seen.verify else {}),
         }
         return EffectDraft(
@@ -306,7 +309,7 @@ class HttpCalls:
         elif redact(call.url) != call.url:
             why = "its URL holds what seems to be a secret, which the journal does not keep"
         prints = credentials.fingerprints_of(references, headers, journal.log.fingerprint)
-        return _Frame(call.origin, {**kept, **references}, prints, why)
+        return _Frame(call.origin, {**kept, **references}, prints, why, _inner_address(host))
 
     def _place(self, ws: Workspace) -> Place:
         place = journals.place(ws)
@@ -327,6 +330,22 @@ def hidden(value: object) -> object:
     if isinstance(value, list):
         return [hidden(inner) for inner in value]
     return value
+
+
+def _inner_address(host: str) -> str:
+    """The address of a name that leads inside this network, "" for all others: an undo goes inside only there."""
+    import socket
+
+    from reprieve.policy.egress import is_public
+
+    if host == "localhost" or host.replace(".", "").isdecimal() or ":" in host:
+        return ""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return ""  # through a proxy, or nowhere: the call itself will tell
+    address = str(found[0][4][0])
+    return "" if is_public(address) else address
 
 
 def _is_needed(header: str) -> bool:

@@ -62,11 +62,14 @@ def drivers(journal: Journal, memory: Memory | None = None) -> Drivers:
     from reprieve.effects.sql import SqlDriver
     from reprieve.policy.egress import address_for
 
+    def egress(forward: str, url: str, address: str) -> str:
+        return address_for(forward, url, forward_address=address)
+
     return {
         "sql": SqlDriver(),
         "command": CommandDriver(),
         "memory": MemoryDriver(memory, is_alive=is_alive),
-        "http": HttpDriver(address_for, sign=journal.log.fingerprint, sleep=time.sleep, clock=time.time_ns),
+        "http": HttpDriver(egress, sign=journal.log.fingerprint, sleep=time.sleep, clock=time.time_ns),
     }
 
 

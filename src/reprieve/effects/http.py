@@ -1,6 +1,6 @@
 """Undo by an HTTP request that was frozen when the effect was recorded.
 
-    inverse = {"kind": "http", "method": ..., "url": ..., "origin": of the forward call,
+    inverse = {"kind": "http", "method": ..., "url": ..., "origin": of the forward call, "address": its inner address,
                "headers": {name: value or credential reference}, "fingerprints": {reference: keyed fingerprint},
                "json" | "form" | "text" | "base64": ..., "type": content type      the body
                "is_gone_done": bool                                404 and 410 mean that it is as wished already
@@ -246,7 +246,7 @@ class HttpDriver:
         extra: Mapping[str, str],
         body: bytes | None,
     ) -> Answer:
-        address = self._egress(str(inverse.get("origin") or ""), url)
+        address = self._egress(str(inverse.get("origin") or ""), url, str(inverse.get("address") or ""))
         headers = {"User-Agent": "reprieve", "Accept": "*/*", **self._headers(inverse), **extra}
         return wire.send(method, url, address=address, headers=headers, body=body)
 

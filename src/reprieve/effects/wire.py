@@ -14,8 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    # origin of the forward call, url → the address to connect to. Raises Refused.
-    Egress = Callable[[str, str], str]
+    # origin of the forward call, url, address of the forward call if known → the address to connect to. Raises Refused.
+    Egress = Callable[[str, str, str], str]
 
 TIMEOUT_S = 30.0
 MOST = 1 << 20  # bytes of an answer that are read; nothing in it is needed whole

@@ -239,4 +239,4 @@ def why_not(effect: Effect) -> str:
         return "it was delivered and is gone"
     if effect.state == UNKNOWN:
         return f"whether it happened is not known, and it has no inverse ({effect.detail})"
-    return f"it is {effect.cls}: there is no inverse"
+    return f"it is {effect.cls}: there is no inverse" + (f" ({effect.detail})" if effect.detail else "")
