@@ -59,6 +59,7 @@ def drivers(journal: Journal, memory: Memory | None = None) -> Drivers:
     from reprieve.effects.command import CommandDriver
     from reprieve.effects.http import HttpDriver
     from reprieve.effects.memory import MemoryDriver
+    from reprieve.effects.objects import ObjectsDriver
     from reprieve.effects.sql import SqlDriver
     from reprieve.policy.egress import address_for
 
@@ -67,6 +68,7 @@ def drivers(journal: Journal, memory: Memory | None = None) -> Drivers:
 
     return {
         "sql": SqlDriver(),
+        "objects": ObjectsDriver(sign=journal.log.fingerprint),
         "command": CommandDriver(),
         "memory": MemoryDriver(memory, is_alive=is_alive),
         "http": HttpDriver(egress, sign=journal.log.fingerprint, sleep=time.sleep, clock=time.time_ns),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self
 
+    from reprieve.app.objects import ObjectCalls
     from reprieve.model.effect import Effect
     from reprieve.model.plan import Plan, Report
     from reprieve.model.timeline import TimelineEntry
@@ -92,6 +93,26 @@ class Workspace:
         from reprieve.app.effects import effects_since
 
         return list(effects_since(self._inner, _ref(since), is_open=pending))
+
+    def record_objects(self, client: Any) -> ObjectCalls:
+        """Record what this boto3 client does to S3 from now on; `end()` of the answer stops that."""
+        from reprieve.app import objects
+
+        return objects.ObjectCalls(self._inner, client)
+
+    def record_sql(
+        self,
+        database: str,
+        undo: Sequence[tuple[str, Sequence[object], int]],
+        *,
+        description: str,
+        module: str = "sqlite3",
+        resource: str = "",
+    ) -> Effect:
+        """Note a change of a database, with guarded statements (SQL, values, rows) that reverse it."""
+        from reprieve.app.effects import record_sql
+
+        return record_sql(self._inner, database, undo, description=description, module=module, resource=resource)
 
     def record_http(
         self,

@@ -130,7 +130,8 @@ class EffectLog:
         found = [
             Record(*row)
             for row in self.db.query(
-                "SELECT * FROM rows WHERE workspace = ? AND effect = ? ORDER BY seq", (workspace, effect)
+                "SELECT * FROM rows INDEXED BY rows_effect WHERE workspace = ? AND effect = ? ORDER BY seq",
+                (workspace, effect),
             )
         ]
         for row in found:
@@ -144,7 +145,8 @@ class EffectLog:
             some = effects[start : start + 500]
             marks = ",".join("?" * len(some))
             for row in self.db.query(
-                f"SELECT * FROM rows WHERE workspace = ? AND effect IN ({marks}) ORDER BY seq", (workspace, *some)
+                f"SELECT * FROM rows INDEXED BY rows_effect WHERE workspace = ? AND effect IN ({marks}) ORDER BY seq",
+                (workspace, *some),
             ):
                 record = Record(*row)
                 self._prove(record)

@@ -1,0 +1,135 @@
+"""Record what a boto3 client does to S3: before a call what is there, after it the way back."""
+
+from __future__ import annotations
+
+import base64
+
+from reprieve.app import journals
+from reprieve.effects.objects import BUCKET, DELETE, MARKER, PUT, VERSION, account
+from reprieve.errors import Refused
+from reprieve.model.effect import DONE, IRREVERSIBLE, REFUSED, RESTORABLE, REVERSIBLE, UNKNOWN, EffectDraft
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from reprieve.app.workspace import Workspace
+    from reprieve.model.effect import Json
+
+_READS = ("Get", "List", "Head", "Select")
+_LARGEST = 1 << 20  # bytes of an object that are kept in the journal; a larger one is not put back
+_MINE = "reprieve"
+
+
+class ObjectCalls:
+    """Stands behind a client; `end` lets it go."""
+
+    def __init__(self, ws: Workspace, client: Any) -> None:
+        self._ws, self._client, self._journal = ws, client, journals.open_journal(ws)
+        self._is_looking = False
+        events = client.meta.events
+        events.register("before-parameter-build.s3", self._before)
+        events.register("after-call.s3", self._after)
+        events.register("after-call-error.s3", self._failed)
+
+    def end(self) -> None:
+        events = self._client.meta.events
+        events.unregister("before-parameter-build.s3", self._before)
+        events.unregister("after-call.s3", self._after)
+        events.unregister("after-call-error.s3", self._failed)
+        self._journal.log.close()
+
+    def _before(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
+        name = model.name
+        if self._is_looking or name.startswith(_READS):
+            return
+        bucket, key = str(params.get("Bucket", "")), str(params.get("Key", ""))
+        known = name in ("CreateBucket", "PutObject", "DeleteObject") and "VersionId" not in params
+        before, why = self._image(bucket, key) if known and key else ({}, "")
+        cls = IRREVERSIBLE if not known or why else REVERSIBLE if name == "CreateBucket" else RESTORABLE
+        if cls == IRREVERSIBLE and self._ws.config.policy_mode == "autopilot":
+            raise Refused(
+                f"{name} of {bucket}/{key} can't be taken back; autopilot does not do that",
+                hints=[why] if why else [],
+                data={"class": cls},
+            )
+        where = f"s3://{bucket}/{key}" if key else f"s3://{bucket}"
+        draft = EffectDraft(
+            "objects",
+            cls,
+            where,
+            f"{name} {where}",
+            (f"s3://{bucket}",) if key else (),
+            request={"operation": name, "why_not": why},
+            before={k: v for k, v in before.items() if k != "body"},
+        )
+        effect = self._journal.begin(draft, journals.place(self._ws), is_fork=True)
+        context[_MINE] = (effect.id, name, bucket, key, before, known and not why)
+
+    def _image(self, bucket: str, key: str) -> tuple[Json, str]:
+        """What is there now ({}: nothing), and why it can't be put back."""
+        self._is_looking = True
+        try:
+            versions = self._client.get_bucket_versioning(Bucket=bucket).get("Status") == "Enabled"
+            try:
+                head = self._client.head_object(Bucket=bucket, Key=key)
+            except self._client.exceptions.ClientError as e:
+                if e.response["Error"]["Code"] in ("404", "NoSuchKey", "NotFound"):
+                    return {"versions": versions}, ""
+                raise
+            image: Json = {
+                "versions": versions,
+                "etag": head["ETag"],
+                "metadata": head.get("Metadata", {}),
+                "type": head.get("ContentType", "binary/octet-stream"),
+            }
+            if versions:
+                return image, ""
+            if head["ContentLength"] > _LARGEST:
+                return image, f"it is larger than {_LARGEST:,} bytes, and its bucket keeps no versions"
+            body = self._client.get_object(Bucket=bucket, Key=key)["Body"].read()
+            image["body"] = base64.b64encode(body).decode()
+            return image, ""
+        except self._client.exceptions.ClientError as e:
+            return {}, f"what is there could not be read: {e}"
+        finally:
+            self._is_looking = False
+
+    def _after(self, http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: object) -> None:
+        noted = context.pop(_MINE, None)
+        if noted is None:
+            return
+        id, name, bucket, key, before, can_undo = noted
+        status = http_response.status_code
+        if status >= 500:
+            self._journal.finish(id, UNKNOWN, detail=f"answered {status}")
+        elif status >= 300:
+            self._journal.finish(id, REFUSED, detail=f"answered {status}")
+        else:
+            inverse = self._inverse(name, bucket, key, before, parsed) if can_undo else None
+            self._journal.finish(id, DONE, inverse=inverse, cls=None if inverse else IRREVERSIBLE)
+
+    def _failed(self, exception: Exception, context: dict[str, Any], **_: object) -> None:
+        noted = context.pop(_MINE, None)
+        if noted is not None:
+            self._journal.finish(noted[0], UNKNOWN, detail=f"no answer came: {exception}")
+
+    def _inverse(self, name: str, bucket: str, key: str, before: Json, parsed: dict[str, Any]) -> Json:
+        inverse: Json = {
+            "kind": "objects",
+            "endpoint": self._client.meta.endpoint_url,
+            "region": self._client.meta.region_name,
+            "account": account(self._client, self._journal.log.fingerprint),
+            "bucket": bucket,
+            "key": key,
+        }
+        if name == "CreateBucket":
+            return {**inverse, "way": BUCKET}
+        version = parsed.get("VersionId")
+        if before.get("versions") and version:
+            return {**inverse, "way": MARKER if name == "DeleteObject" else VERSION, "version": version}
+        left = parsed.get("ETag", "") if name == "PutObject" else ""
+        if "body" not in before:
+            return {**inverse, "way": DELETE, "etag": left, "before": ""}
+        kept = {"body": before["body"], "metadata": before["metadata"], "type": before["type"]}
+        return {**inverse, "way": PUT, "etag": left, "before": before["etag"], **kept}

@@ -1,0 +1,138 @@
+"""S3 objects: with versions exactly what was added goes, without them what was there comes back, or nothing happens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from reprieve.app.effects import Side, journal_of
+from reprieve.app.objects import ObjectCalls
+from reprieve.app.workspace import Workspace
+from reprieve.errors import Refused
+from reprieve.model.plan import EffectOutcome
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    for name, value in (
+        ("ACCESS_KEY_ID", "AKIDEXAMPLE"),
+        ("SECRET_ACCESS_KEY", "secret"),
+        ("DEFAULT_REGION", "us-east-1"),
+    ):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    client = boto3.client("s3", endpoint_url=endpoint)
+    for bucket in client.list_buckets()["Buckets"]:
+        versions = client.list_object_versions(Bucket=bucket["Name"])
+        for each in (*versions.get("Versions", ()), *versions.get("DeleteMarkers", ())):
+            client.delete_object(Bucket=bucket["Name"], Key=each["Key"], VersionId=each["VersionId"])
+        client.delete_bucket(Bucket=bucket["Name"])
+    client.create_bucket(Bucket="plain")
+    client.create_bucket(Bucket="versioned")
+    client.put_bucket_versioning(Bucket="versioned", VersioningConfiguration={"Status": "Enabled"})
+    for bucket in ("plain", "versioned"):
+        client.put_object(Bucket=bucket, Key="old", Body=b"old", ContentType="text/x-old", Metadata={"a": "b"})
+    return client
+
+
+@pytest.fixture
+def calls(ws: Workspace, s3: Any) -> Iterator[ObjectCalls]:
+    """The agent's client is recorded from here on."""
+    calls = ObjectCalls(ws, s3)
+    yield calls
+    calls.end()
+
+
+def undo(ws: Workspace) -> list[EffectOutcome]:
+    with journal_of(ws) as journal:
+        side = Side(ws, journal, journal.effects(is_open=True))
+        side.carry_out()
+        return side.outcomes
+
+
+def body(s3: Any, bucket: str, key: str) -> bytes | None:
+    try:
+        found: bytes = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+    except s3.exceptions.NoSuchKey:
+        return None
+    return found
+
+
+@pytest.mark.parametrize("bucket", ["plain", "versioned"])
+def test_bad_case_31_each_change_has_the_right_way_back(
+    ws: Workspace, s3: Any, calls: ObjectCalls, bucket: str
+) -> None:
+    s3.put_object(Bucket=bucket, Key="old", Body=b"overwritten")
+    s3.put_object(Bucket=bucket, Key="new", Body=b"new")
+    s3.delete_object(Bucket=bucket, Key="old")
+    s3.create_bucket(Bucket="made")
+    assert {outcome.state for outcome in undo(ws)} == {"undone"}
+    assert body(s3, bucket, "old") == b"old" and body(s3, bucket, "new") is None
+    head = s3.head_object(Bucket=bucket, Key="old")
+    assert (head["ContentType"], head["Metadata"]) == ("text/x-old", {"a": "b"})
+    assert "made" not in [each["Name"] for each in s3.list_buckets()["Buckets"]]
+    if bucket == "versioned":
+        assert len(s3.list_object_versions(Bucket=bucket)["Versions"]) == 1  # exactly what was added is gone
+    assert not undo(ws)
+
+
+def test_bad_case_31_a_bucket_that_is_not_empty_stays(
+    ws: Workspace, s3: Any, calls: ObjectCalls, endpoint: str
+) -> None:
+    s3.create_bucket(Bucket="made")
+    boto3.client("s3", endpoint_url=endpoint).put_object(Bucket="made", Key="theirs", Body=b"x")
+    (outcome,) = undo(ws)
+    assert outcome.state == "conflict" and "not empty" in outcome.detail
+    assert body(s3, "made", "theirs") == b"x"
+
+
+def test_bad_case_6_what_somebody_replaced_since_is_left_alone(
+    ws: Workspace, s3: Any, calls: ObjectCalls, endpoint: str
+) -> None:
+    s3.put_object(Bucket="plain", Key="old", Body=b"agent")
+    s3.put_object(Bucket="versioned", Key="old", Body=b"agent")
+    person = boto3.client("s3", endpoint_url=endpoint)
+    for bucket in ("plain", "versioned"):
+        person.put_object(Bucket=bucket, Key="old", Body=b"person")
+    states = {outcome.description.split("/")[2]: outcome.state for outcome in undo(ws)}
+    assert states == {"plain": "conflict", "versioned": "undone"}
+    assert body(s3, "plain", "old") == body(s3, "versioned", "old") == b"person"
+
+
+def test_bad_case_38_other_credentials_undo_nothing(
+    ws: Workspace, s3: Any, calls: ObjectCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3.put_object(Bucket="plain", Key="new", Body=b"new")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ANOTHER")
+    assert undo(ws)[0].state == "failed"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    assert undo(ws)[0].state == "undone"
+
+
+def test_what_has_no_way_back_is_named_and_refused_in_autopilot(ws: Workspace, s3: Any, calls: ObjectCalls) -> None:
+    s3.put_bucket_tagging(Bucket="plain", Tagging={"TagSet": [{"Key": "a", "Value": "b"}]})
+    assert undo(ws)[0].state == "irreversible"
+    ws.config = ws.config.replace(policy_mode="autopilot")
+    with pytest.raises(Refused, match="can't be taken back"):
+        s3.delete_bucket(Bucket="plain")
+    assert "plain" in [each["Name"] for each in s3.list_buckets()["Buckets"]]
+
+
+def test_no_credential_is_in_the_journal(ws: Workspace, s3: Any, calls: ObjectCalls) -> None:
+    s3.put_object(Bucket="plain", Key="new", Body=b"new")
+    with open(f"{ws.home}/effects.db", "rb") as file:
+        assert b"AKIDEXAMPLE" not in file.read()
