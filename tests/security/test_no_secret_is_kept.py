@@ -7,6 +7,7 @@ and comes back with it; it is not looked for here.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from support import Cli, Result
 from support.api import Api, serving
+from support.postoffice import Sink
 
 # shaped as the real ones are, so that nothing is found by luck
 CANARIES = {
@@ -24,6 +26,21 @@ CANARIES = {
     "slack": "xoxb-" + "2345678901-canarycanarycanary",
     "password": "canary!hunter2-correct",
 }
+
+
+# An agent's program: a credential in a header, in the body, and in what the server answers
+PROGRAM = """
+import json, os, sys, urllib.request
+api, secret = sys.argv[1], os.environ[sys.argv[2]]
+for method, path in (("POST", "/things"), ("PUT", "/things/mine"), ("DELETE", "/things/mine")):
+    body = json.dumps({"name": "x", "password": secret, "note": f"token={secret}"}).encode()
+    headers = {"Authorization": f"Bearer {secret}", "Cookie": f"session={secret}"}
+    urllib.request.urlopen(urllib.request.Request(api + path, method=method, data=body, headers=headers)).read()
+"""
+
+
+def _held(result: Result) -> list[str]:
+    return [effect["id"] for effect in result.json["effects"]]
 
 
 @pytest.fixture
@@ -72,6 +89,31 @@ def test_S30_E10_bad_case_29_no_credential_is_found_anywhere(
                 "tool_input": {"command": f"curl -H 'Authorization: Bearer {value}' -X POST {api.url}/things"}, **more,
             }  # fmt: skip
             run("hook", "claude-code", event, input=json.dumps(payload), env=env)
+    program = project.parent / "agent.py"
+    program.write_text(PROGRAM)
+    for name in CANARIES:
+        run("run", "--record-http", "--", sys.executable, str(program), api.url, f"CANARY_{name.upper()}", env=env)
+    with Sink(login=("agent", CANARIES["password"])) as sink:
+        for key, value in (
+            ("host", "127.0.0.1"), ("port", str(sink.port)), ("security", "none"), ("user", "agent"),
+            ("password", "env:CANARY_PASSWORD"),
+        ):  # fmt: skip
+            run("config", "set", f"mail.smtp_{key}", value, env=env)
+        run(
+            "mail",
+            "stage",
+            "--to",
+            "a@example.org",
+            "--from",
+            "b@example.org",
+            "--subject",
+            "s",
+            "--body",
+            "x",
+            env=env,
+        )
+        run("mail", "release", *_held(run("mail", "pending", "--json", env=env)), "--yes", env=env)
+        assert sink.arrived, "the password was used, or this proves nothing"
     for words in (
         ("effects",), ("log",), ("log", "--all", "--json"), ("status",), ("diff",), ("approvals", "--json"),
         ("compensate", "base"), ("compensate", "base", "--execute", "--yes"),
