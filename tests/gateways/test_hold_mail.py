@@ -185,3 +185,16 @@ def test_nothing_of_a_run_that_held_mail_is_left_running(cli: Cli, tmp_path: Pat
     assert "reprieve-mail-" in folder and not Path(folder).exists()
     with pytest.raises(ConnectionRefusedError):
         smtplib.SMTP("127.0.0.1", int((project / "port").read_text()))
+
+
+def test_bad_case_55_a_budget_of_messages_and_recipients_holds_for_a_run(cli: Cli) -> None:
+    """The third message, and the message with too many recipients, are refused; the program is told."""
+    cli("config", "set", "budget.messages", "2")
+    cli("config", "set", "budget.recipients", "4")
+    send = "printf 'Subject: x\\n\\nx\\n' | sendmail -i {} && echo held || echo refused"
+    script = "; ".join(
+        send.format(to) for to in ("a@example.org", "a@x.org b@x.org c@x.org d@x.org", "b@x.org", "c@x.org")
+    )
+    out = cli("run", "--hold-mail", "--", "sh", "-c", script).out
+    assert [line for line in out.splitlines() if line in ("held", "refused")] == ["held", "refused", "held", "refused"]
+    assert len(cli("mail", "pending", "--json").json["effects"]) == 2

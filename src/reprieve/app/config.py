@@ -282,7 +282,15 @@ KEYS = (
         0,
         "lower",
         "",
-        "Messages that one run may send, as rules count them; 0 means no limit",
+        "Messages that one run may send or have held; 0 means no limit",
+    ),
+    Key(
+        "budget.recipients",
+        "count",
+        0,
+        "lower",
+        "",
+        "Recipients of mail that one run may address; 0 means no limit",
     ),
     Key(
         "budget.money",
@@ -345,6 +353,7 @@ class Config(Value):
     budget_requests_per_host: int = 0
     budget_deletions: int = 0
     budget_messages: int = 0
+    budget_recipients: int = 0
     budget_money: int = 0
     helper: bool = True
     helper_watch: bool = True

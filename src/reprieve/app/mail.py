@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from reprieve.app import journals
 from reprieve.app.effects import approvals_of, journal_of, json_of
 from reprieve.effects import mime
+from reprieve.effects.journal import Charge
 from reprieve.effects.mail import Mailroom, Outcome, hash_of, may_have_draft
 from reprieve.errors import BadRef, Refused, Usage
 from reprieve.model import effect as states
@@ -35,6 +36,12 @@ def room_of(ws: Workspace) -> Iterator[Mailroom]:
 
 def _room(ws: Workspace, journal: Journal) -> Mailroom:
     return Mailroom(journal, journal.log.home, lambda name: backend(ws.config, name))
+
+
+def _charges(config: Config, letter: Letter) -> tuple[Charge, ...]:
+    """What a message of a run takes of its budgets."""
+    wanted = (("messages", 1, config.budget_messages), ("recipients", len(letter.rcpt), config.budget_recipients))
+    return tuple(Charge(name, float(amount), float(cap)) for name, amount, cap in wanted if cap)
 
 
 def backend(config: Config, name: str) -> Backend:
@@ -125,7 +132,9 @@ def stage(ws: Workspace, letter: Letter, *, by: str = "") -> Outcome:
     from reprieve.policy.redact import redact
 
     with room_of(ws) as room:
-        return room.stage(letter, by or ws.config.mail_backend, journals.place(ws), subject=redact(letter.subject))
+        place = journals.place(ws)
+        charges = _charges(ws.config, letter) if place.run else ()
+        return room.stage(letter, by or ws.config.mail_backend, place, subject=redact(letter.subject), charges=charges)
 
 
 # -- look

@@ -26,10 +26,10 @@ from reprieve.store.home import make_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Protocol
 
-    from reprieve.effects.journal import Journal, Place
+    from reprieve.effects.journal import Charge, Journal, Place
     from reprieve.model.effect import Effect, Json
     from reprieve.store.home import Home
 
@@ -86,8 +86,10 @@ class Mailroom:
     def __init__(self, journal: Journal, home: Home, backend: Callable[[str], Backend]) -> None:
         self.journal, self._home, self._backend = journal, home, backend
 
-    def stage(self, letter: Letter, backend: str, place: Place, *, subject: str) -> Outcome:
-        """Hold it: durable when this returns. `subject` is what may be shown of it."""
+    def stage(
+        self, letter: Letter, backend: str, place: Place, *, subject: str, charges: Sequence[Charge] = ()
+    ) -> Outcome:
+        """Hold it: durable when this returns. `subject` is what may be shown of it, `charges` what budgets are for."""
         desk = self._backend(backend)
         desk.must_fit(letter)
         id = new_id()
@@ -114,7 +116,7 @@ class Mailroom:
         except OSError as e:
             raise StoreFailed(f"the message could not be kept ({e.strerror or e}); it is neither held nor sent") from e
         try:
-            effect = self.journal.hold(draft, place, id=id)
+            effect = self.journal.hold(draft, place, id=id, charges=charges)
         except ReprieveError:
             os.unlink(self.path(id))  # nobody was told of it
             raise
