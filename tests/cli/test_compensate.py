@@ -229,13 +229,39 @@ def test_bad_case_52_captured_words_are_inert(cli: Cli, project: Path, base: Non
     assert not (project / "x").exists()
 
 
-def test_what_an_inverse_writes_into_the_tree_is_taken_back_with_the_rest(cli: Cli, project: Path, base: None) -> None:
-    cli("run", "--label", "agent", "--", "sh", "-c", "echo x > made-by-the-agent")
-    cli("record", "command", "--description", "d", "--", "touch", str(project / "left-by-the-inverse"))
-    (project / "mine").write_text("mine")
-    cli("rollback", "base", "--yes")
-    assert not (project / "made-by-the-agent").exists() and not (project / "left-by-the-inverse").exists()
-    assert (project / "mine").read_text() == "mine"
+def test_what_changes_while_effects_are_undone_stays_and_is_named(cli: Cli, project: Path, base: None) -> None:
+    """An inverse may take minutes. A person's new file, and one in a folder that the agent made, are in no plan."""
+    cli("run", "--label", "agent", "--", "sh", "-c", "mkdir made; echo x > made/by-the-agent; echo x > README.md")
+    (project / "before").write_text("mine")
+    script = "echo mine > new; echo mine > made/mine; echo mine > src/util.py"
+    cli("record", "command", "--description", "slow", "--", "sh", "-c", f"cd {project}; {script}")
+    result = cli("rollback", "base", "--yes", check=False)
+    for name in ("new", "made/mine", "src/util.py"):
+        assert (project / name).read_text().strip() == "mine", name
+        assert name in result.out, name
+    assert (project / "before").read_text() == "mine"
+    assert not (project / "made" / "by-the-agent").exists()
+    assert (project / "README.md").read_text().startswith("# A project")
+
+
+@pytest.mark.parametrize("has_windows", [True, False])
+def test_a_file_of_the_plan_that_changes_meanwhile_is_left_and_told_by_the_exit_code(
+    cli: Cli, api: Api, project: Path, base: None, has_windows: bool
+) -> None:
+    """Effects are undone already, so it is no longer true that nothing was touched."""
+    if has_windows:
+        cli("run", "--label", "agent", "--", "sh", "-c", "echo agent > README.md; echo agent > data.bin")
+    else:
+        (project / "README.md").write_text("agent\n")
+        (project / "data.bin").write_text("agent\n")
+    http(cli, api, "/refunds")
+    cli(
+        "record", "command", "--description", "s", "--resource", "r", "--", "sh", "-c", f"echo me > {project}/README.md"
+    )
+    result = cli("rollback", "base", "--yes", check=False)
+    assert result.code == 6 and "not undone README.md: changed while effects were undone" in result.out
+    assert (project / "README.md").read_text() == "me\n" and len(api.refunds) == 1
+    assert (project / "data.bin").read_bytes() == bytes(range(256)) * 16
 
 
 def test_effects_of_one_step_go_with_its_undo(cli: Cli, api: Api, project: Path, base: None) -> None:

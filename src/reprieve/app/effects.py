@@ -9,9 +9,9 @@ from reprieve.effects.journal import Journal
 from reprieve.errors import Conflict, Refused
 from reprieve.model.effect import COMPENSABLE, HELD, IRREVERSIBLE, UNDONE, EffectDraft
 from reprieve.model.plan import CLASH, UNDO_EFFECT, EffectAction, EffectOutcome
-from reprieve.model.window import Window, field
+from reprieve.model.window import field
+from reprieve.rollback.agreed import only_agreed
 from reprieve.rollback.effects import hash_of_plan, plan_effects, undo_effects
-from reprieve.store.chain import new_id
 from reprieve.store.hashing import sha256
 
 TYPE_CHECKING = False
@@ -281,10 +281,6 @@ class Side:
             cancels=journals.cancels(self.ws, self.journal),
         )
 
-    @property
-    def has_commands(self) -> bool:
-        return any(action.kind == "command" and action.verb == UNDO_EFFECT for action in self.actions)
-
 
 _STARTERS = frozenset(
     ("sh", "bash", "dash", "zsh", "ksh", "fish", "env", "xargs", "perl", "ruby", "node", "php", "lua", "awk", "sudo",
@@ -312,7 +308,7 @@ def move_world(
     on_conflict: str,
 ) -> tuple[Plan, Report | None]:
     """One plan over files and effects. Effects first, newest first, then the files in one move: so an inverse still
-    finds the tree that its effect was made from, and what it writes there is taken back with the rest."""
+    finds the tree that its effect was made from. What changes in the tree meanwhile stays and is named."""
     with ws.store.lock(ws.id), journal_of(ws) as journal:
         files, _ = ws.move_files(make, beside, dry_run=True, expect="")
         side = Side(ws, journal, outside(journal))
@@ -334,16 +330,17 @@ def move_world(
             if on_conflict == "abort":
                 side.refuse_conflicts()
             side.need_approval()
-            if side.has_commands and ws.capture.author()[2].is_used:
-                # what an inverse writes into the tree is no person's work: in a window it goes with the rest;
-                # where there never was a window, all that changes counts as the agent's anyway
-                window = Window(new_id(), "run:undo", "undo of effects")
-                ws.checkpoint("before undoing effects", opens=window)
-                side.carry_out()
-                ws.checkpoint("after undoing effects", closes=window.id)
-            else:
-                side.carry_out()
-        _, report = ws.move_files(make, beside, dry_run=False, expect="" if side.has_commands else files.id)
+            side.carry_out()
+
+        # inverses may take minutes: what somebody changed meanwhile is not in the plan that was agreed to
+        def made(moves: Moves) -> Plan:
+            return only_agreed(make(moves), files)
+
+        def made_beside(moves: Moves, annex: Annex) -> Plan | None:
+            plan = beside(moves, annex) if beside is not None else None
+            return None if plan is None else only_agreed(plan, files, annex.path)
+
+        _, report = ws.move_files(made, made_beside if beside is not None else None, dry_run=False, expect="")
         assert report is not None
         return whole, report.replace(effects=tuple(side.outcomes))
 
