@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from reprieve.app.patch import KINDS
 from reprieve.cli import humane
-from reprieve.cli.render_diff import KINDS
 from reprieve.model.actor import UNKNOWN, said
 from reprieve.model.change import CREATED, DELETED, MODE, TYPE
 

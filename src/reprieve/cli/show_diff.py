@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from reprieve.app.patch import diff_lines
 from reprieve.cli import humane
-from reprieve.cli.render_diff import diff_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from reprieve.app.lines import Lines
-    from reprieve.cli.render_diff import Line
+    from reprieve.app.patch import Line
     from reprieve.cli.terminal import Terminal
     from reprieve.model.change import Change
 

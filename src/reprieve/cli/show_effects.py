@@ -1,80 +1,12 @@
-"""Effects as lines for people, and in the places where the timeline is shown. Costs nothing where there are none."""
+"""Effects as lines for people."""
 
 from __future__ import annotations
-
-import os
 
 from reprieve.cli import humane
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from reprieve.app.workspace import Workspace
-    from reprieve.model.timeline import TimelineEntry
-
     Json = dict[str, object]
-
-_MOST = 10_000  # effects beside a diff or a status; `effects` streams them all
-
-
-def since(ws: Workspace, base: TimelineEntry | None, *, until: int = 0) -> list[Json]:
-    """Effects begun after an entry, newest first."""
-    return between(ws, base.seq, until) if base is not None else []
-
-
-def between(ws: Workspace, first: int, last: int) -> list[Json]:
-    """Effects begun after the first entry and before the last (0: now), newest first."""
-    found = []
-    for effect in _all(ws, first):
-        if not last or _at(effect) < last:
-            found.append(effect)
-        if len(found) == _MOST:
-            break
-    return found
-
-
-def find_effect(ws: Workspace, text: str) -> Json | None:
-    """The effect with this id (or beginning of one), None if it names no effect."""
-    if not _has(ws):
-        return None
-    from reprieve.app.effects import journal_of, json_of
-    from reprieve.errors import BadRef
-
-    with journal_of(ws) as journal:
-        try:
-            return dict(json_of(journal.find(text)))
-        except BadRef:
-            return None
-
-
-class NewestFirst:
-    """Effects to be put between the entries of a log."""
-
-    def __init__(self, ws: Workspace) -> None:
-        self._left = _all(ws, 0)
-        self._next = next(self._left, None)
-
-    def down_to(self, seq: int) -> Iterator[Json]:
-        """Those that were begun at or after the entry of that number."""
-        while self._next is not None and _at(self._next) >= seq:
-            yield self._next
-            self._next = next(self._left, None)
-
-
-def merged(entries: Iterable[TimelineEntry], effects: NewestFirst) -> Iterator[TimelineEntry | Json]:
-    """Entries and effects in one order, newest first."""
-    for entry in entries:
-        yield from effects.down_to(entry.seq)
-        yield entry
-    yield from effects.down_to(0)
-
-
-def found_in(effect: Json, needle: str) -> bool:
-    """Whether what people read of an effect has the (casefolded) needle in it."""
-    return not needle or any(
-        needle in str(effect[name]).casefold() for name in ("id", "description", "resource", "step")
-    )
 
 
 def one_line(effect: Json, *, is_in_log: bool = False) -> str:
@@ -100,23 +32,3 @@ def whole(effect: Json) -> list[str]:
             text = value if isinstance(value, str) else json.dumps(value)
             lines.append(f"{name + ':':14} {humane.safe(text)}")
     return lines
-
-
-def _all(ws: Workspace, seq: int) -> Iterator[Json]:
-    if not _has(ws):
-        return
-    from reprieve.app.effects import journal_of, json_of
-
-    with journal_of(ws) as journal:
-        for effect in journal.effects(since=seq):
-            yield {**json_of(effect), "at": effect.at}
-
-
-def _has(ws: Workspace) -> bool:
-    return os.path.exists(os.path.join(ws.home, "effects.db"))
-
-
-def _at(effect: Json) -> int:
-    at = effect["at"]
-    assert isinstance(at, int)
-    return at

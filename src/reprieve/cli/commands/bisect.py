@@ -6,10 +6,10 @@ import os
 import shlex
 
 from reprieve.app import bisect
+from reprieve.app.compared import changes_json, compare_all
 from reprieve.app.paths import beneath_root
 from reprieve.app.render import entry_json
 from reprieve.cli import humane, opening
-from reprieve.cli.compared import changes_json, compare_all
 from reprieve.cli.refs import REF_HELP
 from reprieve.cli.show_changes import tally
 from reprieve.cli.show_diff import show_diff

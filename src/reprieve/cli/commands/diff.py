@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from reprieve.app.beside import since
+from reprieve.app.compared import changes_json, compare_all
+from reprieve.app.patch import stat_lines
 from reprieve.app.paths import beneath_root
 from reprieve.app.render import gap_json
 from reprieve.cli import opening
 from reprieve.cli.choices import ACTOR
-from reprieve.cli.compared import changes_json, compare_all
 from reprieve.cli.refs import REF_HELP
-from reprieve.cli.render_diff import stat_lines
 from reprieve.cli.show_diff import show_diff, write_line
-from reprieve.cli.show_effects import one_line, since
+from reprieve.cli.show_effects import one_line
 from reprieve.cli.spec import Argument, Command, Option, Parsed
 from reprieve.cli.terminal import Terminal
 from reprieve.model.actor import matches

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from reprieve.app.beside import NewestFirst, found_in, merged
 from reprieve.app.render import entry_json
 from reprieve.cli import humane, opening
 from reprieve.cli.choices import ACTOR
-from reprieve.cli.show_effects import NewestFirst, found_in, merged, one_line
+from reprieve.cli.show_effects import one_line
 from reprieve.cli.spec import Command, Option, Parsed
 from reprieve.cli.terminal import Terminal
 from reprieve.model.actor import matches, said

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from reprieve.app.beside import between, find_effect
+from reprieve.app.compared import changes_json
 from reprieve.app.render import checkpoint_json
 from reprieve.cli import humane, opening
-from reprieve.cli.compared import changes_json
 from reprieve.cli.refs import REF_HELP
 from reprieve.cli.show_changes import show_changes
-from reprieve.cli.show_effects import between, find_effect, one_line, whole
+from reprieve.cli.show_effects import one_line, whole
 from reprieve.cli.spec import Argument, Command, Parsed
 from reprieve.cli.terminal import Terminal
 from reprieve.model.timeline import TimelineEntry

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from reprieve.app.beside import since
+from reprieve.app.compared import changes_json
 from reprieve.app.render import entry_json, gap_json
 from reprieve.cli import humane, opening
-from reprieve.cli.compared import changes_json
 from reprieve.cli.gaps import show_gaps
 from reprieve.cli.refs import REF_HELP
 from reprieve.cli.show_changes import show_changes
-from reprieve.cli.show_effects import one_line, since
+from reprieve.cli.show_effects import one_line
 from reprieve.cli.spec import Command, Option, Parsed
 from reprieve.cli.terminal import Terminal
 from reprieve.errors import Misconfigured

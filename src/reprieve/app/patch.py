@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reprieve.app import words
 from reprieve.app.hunks import ADDED, REMOVED, Hunk
 from reprieve.app.lines import Lines
-from reprieve.cli import humane
 from reprieve.model.change import MODE, MODIFIED, TYPE, Change
 from reprieve.model.entry import BLOCK, CHAR, DIR, FIFO, FILE, SOCKET, SYMLINK, Entry
 
@@ -122,8 +122,8 @@ def _kind(entry: Entry | None) -> str:
 
 
 def _sizes(before: Entry | None, after: Entry | None) -> str:
-    old = humane.size(before.size) if before is not None and before.kind == FILE else "nothing"
-    new = humane.size(after.size) if after is not None and after.kind == FILE else "nothing"
+    old = words.size(before.size) if before is not None and before.kind == FILE else "nothing"
+    new = words.size(after.size) if after is not None and after.kind == FILE else "nothing"
     return f" ({old}, now {new})"
 
 
@@ -139,16 +139,16 @@ def _quoted(path: bytes) -> bytes:
 
 def stat_lines(compared: list[tuple[Change, Lines]]) -> Iterator[Line]:
     """The changes in numbers, and their sum."""
-    width = min(max((len(humane.path(change.path)) for change, _ in compared), default=0), 60)
+    width = min(max((len(words.path(change.path)) for change, _ in compared), default=0), 60)
     most = max((lines.added + lines.removed for _, lines in compared), default=0)
     digits = len(str(most))
     for change, lines in compared:
-        name = humane.path(change.path)
+        name = words.path(change.path)
         yield f" {name:{width}} | {_amount(change, lines, digits, most)}".encode("utf-8", "surrogateescape"), ""
     added = sum(lines.added for _, lines in compared)
     removed = sum(lines.removed for _, lines in compared)
-    total = humane.count(len(compared), "path") + " changed"
-    yield f"{total}, {humane.count(added, 'line')} added, {humane.count(removed, 'line')} removed".encode(), ""
+    total = words.count(len(compared), "path") + " changed"
+    yield f"{total}, {words.count(added, 'line')} added, {words.count(removed, 'line')} removed".encode(), ""
 
 
 def _amount(change: Change, lines: Lines, digits: int, most: int) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reprieve.app.lines import compare_change
-from reprieve.cli.render_diff import diff_lines, stat_lines
+from reprieve.app.patch import diff_lines, stat_lines
 from reprieve.model.change import Change, classify
 from reprieve.model.entry import DIR, FILE, SYMLINK, Entry
 
