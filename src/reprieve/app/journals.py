@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from reprieve.app import inside
 from reprieve.effects.journal import Journal, Place
 from reprieve.files.processes import born, is_alive, patron
 from reprieve.model.window import standing
@@ -41,11 +42,12 @@ def place(ws: Workspace, *, actor: str = "") -> Place:
     now = standing(head.data)
     innermost = [ids[0] for ids in now.lineages()]
     by_id = {window.id: window for window in now.open}
-    window = by_id[innermost[-1]] if innermost else None
+    mine = by_id.get(inside.current(ws.id))  # of several at once only who opened one can tell
+    window = mine or (by_id[innermost[-1]] if innermost else None)
     run = os.environ.get("REPRIEVE_RUN", "")
     return Place(
         head.seq,
-        actor or now.author(),
+        actor or (mine.actor if mine else now.author()),
         window.step if window else "",
         window.id if window else "",
         run or (window.actor.partition("/")[0] if window else ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import overload
 
 from reprieve.app.finding import open_workspace
 from reprieve.app.workspace import Made, Status
@@ -14,14 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from types import TracebackType
-    from typing import Any, Self
+    from typing import Any, ParamSpec, Self, TypeVar
 
+    from reprieve.app.guard import Guard
     from reprieve.app.objects import ObjectCalls
     from reprieve.model.effect import Effect
     from reprieve.model.plan import Plan, Report
     from reprieve.model.timeline import TimelineEntry
 
     Ref = Made | TimelineEntry | str
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 
 class Workspace:
@@ -85,6 +89,44 @@ class Workspace:
         report = self._inner.redo()[1]
         assert report is not None
         return report
+
+    # -- work that is protected as it happens
+
+    @overload
+    def guard(self, callable: Callable[P, R], /) -> Callable[P, R]: ...
+
+    @overload
+    def guard(
+        self,
+        *,
+        kind: str = "tool",
+        name: str = "",
+        arguments: Mapping[str, object] | None = None,
+        call: str = "",
+        session: str = "",
+        agent: str = "python",
+    ) -> Guard: ...
+
+    def guard(
+        self,
+        callable: Callable[..., Any] | None = None,
+        *,
+        kind: str = "tool",
+        name: str = "",
+        arguments: Mapping[str, object] | None = None,
+        call: str = "",
+        session: str = "",
+        agent: str = "python",
+    ) -> Any:
+        """A decorator and a context manager, sync and async: checkpoint before, seal after, fail closed.
+
+        What changes in the block or call is the session's step, which can be undone by itself. If there is no
+        checkpoint it raises, and the block or callable does not run. `arguments` are kept without secrets.
+        """
+        from reprieve.app.guard import Guard
+
+        made = Guard(self._inner, kind=kind, name=name, arguments=arguments, call=call, session=session, agent=agent)
+        return made if callable is None else made(callable)
 
     # -- the world outside of the tree
 

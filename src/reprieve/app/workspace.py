@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from reprieve.app.annexes import Annex, Annexed
     from reprieve.app.config import Config
+    from reprieve.app.guard import Step
     from reprieve.app.moves import Moves
     from reprieve.effects.journal import Journal
     from reprieve.effects.memory import Memory
@@ -79,6 +80,7 @@ class Workspace:
         )
         self._again: dict[str, Callable[[str], tuple[Plan, Report | None]]] = {}
         self.memory: Memory | None = None  # what this process has changed in itself and can set back
+        self.unsealed: list[Step] = []  # guarded calls whose end could not be recorded
         self.annexes: tuple[Annex, ...] = ()  # tracked paths outside the tree; set by who opens the workspace
 
     def __enter__(self) -> Self:

@@ -79,8 +79,10 @@ def is_alive(pid: int, started: int) -> bool:
     return True
 
 
-def orphans(root: bytes, age_s: float) -> tuple[tuple[int, int], ...]:
+def orphans(root: bytes, age_s: float, *, now_s: float = 0) -> tuple[tuple[int, int], ...]:
     """(pid, born) of our user's processes in `root` that are younger than this and whose parent is gone.
+
+    `now_s`: seconds since the machine started; without it our own start is now, as it is for a hook.
 
     That is how a shell leaves `server &` behind. One with a living parent is somebody's: an editor's helper, a
     person's shell; taking those for an agent's would take a person's edits for its work.
@@ -88,7 +90,7 @@ def orphans(root: bytes, age_s: float) -> tuple[tuple[int, int], ...]:
     mine = born(_ourselves())
     if not mine:
         return ()
-    eldest = mine - int(age_s * _HERTZ)
+    eldest = (int(now_s * _HERTZ) or mine) - int(age_s * _HERTZ)
     inside = root.rstrip(b"/") + b"/"
     found = []
     for name in os.listdir("/proc"):

@@ -1,0 +1,292 @@
+"""Guard any callable or block: checkpoint before, seal after, and nothing runs that could not be protected.
+
+    before    checkpoint "before shell: make"  opens  ┐  what changes in here is the session's
+    body      …                                       │  calls inside of it are inside of its window
+    after     checkpoint "shell: make"         closes ┘  also when the body raised or was cancelled
+
+The same windows, actors and turns as an agent's hook makes (`hooks`); here one process sees both ends, so no end has to
+be concluded. It protects and asks nobody: what may run is policy's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import copy_context
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar, cast
+
+from reprieve.app import inside
+from reprieve.app.hook_words import describe, note_for, title
+from reprieve.app.recent import look_back
+from reprieve.app.run import outer_window
+from reprieve.app.workspace import Made, Workspace
+from reprieve.errors import ReprieveError, Usage
+from reprieve.files.processes import orphans
+from reprieve.model import talk as moments
+from reprieve.model.actor import of_session, plain
+from reprieve.model.hookevent import BEFORE, HookEvent
+from reprieve.model.talk import Talk, talk_json
+from reprieve.model.window import Window
+from reprieve.policy.redact import for_people
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
+
+
+class Step:
+    """What happens in one guarded call. `before` and `after` are its checkpoints; `id` names it: `undo ID`."""
+
+    def __init__(self, before: Made, window: Window) -> None:
+        self.before, self.window = before, window
+        self.after: Made | None = None  # there once it is sealed
+
+    @property
+    def id(self) -> str:
+        """A name that `reprieve undo`, `show` and `rollback` (to just before it) know."""
+        return self.before.entry.id
+
+    @property
+    def name(self) -> str:
+        """As the timeline calls it: call:ID."""
+        return self.window.step
+
+
+class Guard:
+    """A context manager, also for `async with`, and a decorator; made by `Workspace.guard`.
+
+    As a decorator it makes a window for each call. As a block it is for one at a time.
+    """
+
+    def __init__(
+        self,
+        ws: Workspace,
+        *,
+        kind: str = "tool",
+        name: str = "",
+        arguments: Mapping[str, object] | None = None,
+        call: str = "",
+        session: str = "",
+        agent: str = "python",
+    ) -> None:
+        self._ws, self._kind, self._name, self._call = ws, kind, name, call
+        self._arguments = dict(arguments) if arguments is not None else None
+        self._session, self._agent = session, agent
+        self._step: Step | None = None
+        self._around: inside.Before = {}
+
+    # -- a block
+
+    def __enter__(self) -> Step:
+        self._must_be_idle()
+        return self._entered(self._open())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        step = self._left()
+        try:
+            self._seal(step, is_failed=error is not None)
+        except ReprieveError as e:
+            self._unsealed(step, e, error)
+
+    async def __aenter__(self) -> Step:
+        self._must_be_idle()
+        step, canceled = await _in_thread(self._open)
+        if canceled is not None:
+            # nobody will be told that it began, so nobody would end it
+            await _in_thread(lambda: self._seal(step, is_failed=True))
+            raise canceled
+        return self._entered(step)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        step = self._left()
+        try:
+            _, canceled = await _in_thread(lambda: self._seal(step, is_failed=error is not None))
+        except ReprieveError as e:
+            self._unsealed(step, e, error)
+        else:
+            if canceled is not None and error is None:
+                raise canceled
+
+    def _must_be_idle(self) -> None:
+        if self._step is not None:
+            raise Usage("this guard is in use; make one for each block", hints=["with ws.guard(...) as step:"])
+
+    def _entered(self, step: Step) -> Step:
+        self._step = step
+        self._around = inside.enter(self._ws.id, step.window.id)
+        return step
+
+    def _left(self) -> Step:
+        step, self._step = self._step, None
+        if step is None:
+            raise Usage("this guard is not in use")
+        inside.leave(self._around)
+        return step
+
+    # -- a decorator
+
+    def __call__(self, callable: Callable[P, R]) -> Callable[P, R]:
+        """The same callable, guarded."""
+        called = callable if inspect.isroutine(callable) else getattr(callable, "__call__", callable)  # noqa: B004
+        if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+            raise Usage(
+                f"'{_name_of(callable)}' is a generator: its work happens while somebody else reads from it",
+                hints=["guard what it calls, or the loop that reads from it"],
+            )
+
+        if inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(callable):
+            awaited = cast("Callable[P, Awaitable[Any]]", callable)
+
+            @functools.wraps(callable)
+            async def guarded_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+                async with self._for(callable, args, kwargs):
+                    return await awaited(*args, **kwargs)
+
+            return cast("Callable[P, R]", guarded_async)
+
+        @functools.wraps(callable)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self._for(callable, args, kwargs):
+                result = callable(*args, **kwargs)
+                if inspect.iscoroutine(result):
+                    result.close()
+                    raise Usage(
+                        f"'{_name_of(callable)}' gave back something to await: its work was not done",
+                        hints=["make it an async function: what is awaited later is not in this step"],
+                    )
+                return result
+
+        return guarded
+
+    def _for(self, callable: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> Guard:
+        """A guard for one call."""
+        arguments = self._arguments if self._arguments is not None else _bound(callable, args, kwargs)
+        return Guard(
+            self._ws,
+            kind=self._kind,
+            name=self._name or _name_of(callable),
+            arguments=arguments,
+            call=self._call,
+            session=self._session,
+            agent=self._agent,
+        )
+
+    # -- what both do
+
+    def _open(self) -> Step:
+        ws = self._ws
+        who = of_session(plain(self._agent), self._session)
+        event = self._event()
+        label = describe(event) if self._kind == "tool" else f"{self._kind} {describe(event)}"
+        with ws.store.lock(ws.id):
+            self._seal_what_was_left()
+            last = look_back(ws.timeline, who)
+            turn = last.talk.turn if last.talk is not None else 1
+            talk = Talk(who, moments.CALL, turn=turn, told=last.told(is_telling=False), call=self._call)
+            made, window = ws.open_window(
+                who,
+                f"call:{plain(self._call)}" if self._call else "",
+                label=f"before {title(label)}",
+                note=note_for(describe(event, is_whole=True), event=event),
+                turn=turn,
+                pid=os.getpid(),
+                parent=inside.current(ws.id) or outer_window(ws),
+                data=f"{{{talk_json(talk)}}}",
+            )
+        return Step(made, window)
+
+    def _seal(self, step: Step, *, is_failed: bool) -> None:
+        seal(self._ws, step, more=" (failed)" if is_failed else "", call=self._call)
+
+    def _seal_what_was_left(self) -> None:
+        """Windows whose end could not be recorded: until it is, all that changes would count as theirs."""
+        for step in tuple(self._ws.unsealed):
+            seal(self._ws, step, more=" (its end was recorded late)")
+            self._ws.unsealed.remove(step)
+
+    def _unsealed(self, step: Step, failure: ReprieveError, error: BaseException | None) -> None:
+        """The body's own exception wins; without one the failure is raised."""
+        self._ws.unsealed.append(step)
+        if error is None:
+            failure.add_note(f"the work of '{step.name}' was done; its end is not recorded yet")
+            raise failure
+        hints = "".join(f"\nHint: {hint}" for hint in failure.hints)
+        error.add_note(f"Reprieve could not record the end of '{step.name}': {failure.message}{hints}")
+
+    def _event(self) -> HookEvent:
+        shown = for_people({key: _plainly(value) for key, value in (self._arguments or {}).items()})
+        assert isinstance(shown, dict)
+        return HookEvent(
+            self._agent, BEFORE, self._session, call_id=self._call or None, tool=self._name or None, arguments=shown
+        )
+
+
+def seal(ws: Workspace, step: Step, *, more: str = "", call: str = "") -> None:
+    """Take the checkpoint that ends a step; `more` is added to its label."""
+    window, opened = step.window, step.before.entry
+    talk = Talk(window.actor, moments.END, turn=window.turn, call=call)
+    with ws.store.lock(ws.id):
+        last = look_back(ws.timeline, window.actor)
+        step.after = ws.close_window(
+            window,
+            label=opened.label.removeprefix("before ") + more,
+            more=talk_json(talk.replace(told=last.told(is_telling=False))),
+            left=orphans(ws.root, (ws.clock() - opened.created_at) / 1_000_000_000, now_s=_now_s()),
+        )
+
+
+def _now_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+async def _in_thread(work: Callable[[], T]) -> tuple[T, BaseException | None]:
+    """Its result, once it is there; and the cancellation that came meanwhile, for the caller to raise.
+
+    What writes to the store is not left half done because nobody waits for it any more.
+    """
+    context = copy_context()
+    future = asyncio.get_running_loop().run_in_executor(None, context.run, work)
+    canceled: asyncio.CancelledError | None = None
+    while True:
+        try:
+            return await asyncio.shield(future), canceled
+        except asyncio.CancelledError as e:
+            if future.cancelled():
+                raise
+            canceled = e
+
+
+def _plainly(value: object) -> object:
+    """For people to read; what an object says of itself may be long, slow or secret."""
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    return f"<{type(value).__name__}>"
+
+
+def _name_of(callable: object) -> str:
+    while isinstance(callable, functools.partial):
+        callable = callable.func
+    return str(getattr(callable, "__name__", type(callable).__name__))
+
+
+def _bound(
+    callable: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> dict[str, object]:
+    """The arguments by name. A call that does not fit fails by itself."""
+    try:
+        return dict(inspect.signature(callable).bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):
+        return {**{str(number): value for number, value in enumerate(args)}, **kwargs}
