@@ -9,6 +9,8 @@ import pytest
 
 from reprieve.frameworks.langgraph import ReprieveSaver
 
+collect_ignore = ["inside"]  # run by test_inside.py, in environments of their own
+
 
 @pytest.fixture(params=["memory", "disk"])
 def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReprieveSaver]:
