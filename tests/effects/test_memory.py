@@ -78,7 +78,7 @@ def test_without_a_yes_the_report_names_it_and_does_nothing(project: Path, home:
         ws.remember("agent.todo", ["plan"], ["x"], set=agent.put)
         assert [outcome.state for outcome in ws.rollback(base).effects] == ["pending"]
         assert agent.todo == ["x"]
-        assert [action.description for action in ws.plan(base).effects] == ["change of agent.todo in memory"]
+        assert [action.description for action in ws.plan_rollback(base).effects] == ["change of agent.todo in memory"]
 
 
 @pytest.mark.parametrize("is_alive", [True, False], ids=["it lives", "it is gone"])

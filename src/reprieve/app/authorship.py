@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from reprieve.files import tree
-from reprieve.model.actor import PERSON, REPRIEVE, UNKNOWN, parts, said
+from reprieve.model.actor import PERSON, REPRIEVE, UNKNOWN, parts, said, shared
 from reprieve.model.timeline import CHECKPOINT, MOVES
 from reprieve.model.value import Value
 from reprieve.model.window import Standing, Window, closes, opens, standing
@@ -58,20 +60,46 @@ def story(capture: Capture, since: int, seen: Snapshot | None, until: int = 1 <<
             raw.append((Span(REPRIEVE, delta, entry, (), True), False))
             continue
         is_outside = not at.open and not at.left and entry.actor in (PERSON, UNKNOWN)
-        raw.append((Span(entry.actor, delta, entry, ids), is_outside))
+        raw += [(span, is_outside) for span in _told_apart(Span(entry.actor, delta, entry, ids), at)]
         if entry.kind == CHECKPOINT:
             at = standing(entry.data)
             has_windows |= bool(at.open or opens(entry.data) or closes(entry.data))
     if seen is not None:
         actor, last, _ = capture.author()
         is_outside = not last.open and not last.left
-        raw.append((Span(actor, seen.changes or [], None, last.lineages()), is_outside))
+        now = Span(actor, seen.changes or [], None, last.lineages())
+        raw += [(span, is_outside) for span in _told_apart(now, last)]
         has_windows |= bool(last.open)
     spans = tuple(
         span if span.is_move else span.replace(actor=judged(span.actor, is_outside=outside, has_windows=has_windows))
         for span, outside in raw
     )
     return Story(spans, has_windows)
+
+
+def _told_apart(span: Span, at: Standing) -> list[Span]:
+    """The same change by change, where several windows were open and said which paths are theirs alone."""
+    if len(span.windows) < 2 or not span.delta or not any(window.writes for window in at.open):
+        return [span]
+    from reprieve.app.moves import selector
+
+    by_id = {window.id: window for window in at.open}
+    claims = [
+        next((selector([os.fsencode(p) for p in by_id[id].writes]) for id in ids if by_id[id].writes), None)
+        for ids in span.windows
+    ]
+    apart: dict[tuple[tuple[str, ...], ...], list[tuple[bytes, Entry | None, Entry | None]]] = {}
+    for change in span.delta:
+        whose = tuple(ids for ids, claim in zip(span.windows, claims, strict=True) if claim is None or claim(change[0]))
+        apart.setdefault(whose or span.windows, []).append(change)
+    return [
+        span.replace(
+            delta=delta,
+            windows=whose,
+            actor=span.actor if whose == span.windows else shared({by_id[ids[0]].actor for ids in whose}),
+        )
+        for whose, delta in apart.items()
+    ]
 
 
 def window_of(entry: TimelineEntry) -> Window | None:

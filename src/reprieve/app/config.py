@@ -112,6 +112,15 @@ KEYS = (
         ("assist", "autopilot"),
     ),
     Key(
+        "plan.on_failure",
+        "choice",
+        "rollback",
+        "",
+        "REPRIEVE_PLAN_ON_FAILURE",
+        "What becomes of a step of a plan (Python) that fails: rollback, keep, or ask, where no answer is rollback",
+        ("rollback", "keep", "ask"),
+    ),
+    Key(
         "policy.trusted_commands",
         "patterns",
         (),
@@ -333,6 +342,7 @@ class Config(Value):
     policy_mode: str = "assist"
     policy_trusted_commands: tuple[str, ...] = ()
     policy_approve_undo: str = "doubtful"
+    plan_on_failure: str = "rollback"
     mail_backend: str = "smtp"
     mail_from: str = ""
     mail_smtp_host: str = ""

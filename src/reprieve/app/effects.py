@@ -176,10 +176,10 @@ def keep(ws: Workspace, step: str | None) -> list[Effect]:
 
 
 def _in_step(ws: Workspace, name: str) -> Callable[[Effect], bool]:
-    from reprieve.app.steps import find_step
+    from reprieve.app.steps import find_step, with_inner
 
     step = find_step(ws.timeline, name, now_ns=ws.clock())
-    keys = {step.key, *step.keys}
+    keys = with_inner(ws.timeline, frozenset((step.key, *step.keys)), step.since)
     until = step.entry.seq if step.entry is not None else 1 << 62
 
     def is_in(effect: Effect) -> bool:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from reprieve.app import inside
 from reprieve.app.hook_words import describe, note_for, title
@@ -59,7 +59,83 @@ class Step:
         return self.window.step
 
 
-class Guard:
+class Block:
+    """A block with a window of its own, for `with` and `async with`; one at a time. Subclasses say how it begins.
+
+    Blocking work of an `async with` is done in a thread, and is never left half done by a cancellation.
+    """
+
+    def __init__(self, ws: Workspace) -> None:
+        self._ws = ws
+        self._step: Step | None = None
+        self._around: inside.Before = {}
+
+    def _open(self) -> Step:
+        raise NotImplementedError
+
+    def _seal(self, step: Step, *, is_failed: bool) -> None:
+        seal(self._ws, step, more=" (failed)" if is_failed else "")
+
+    def _after(self, step: Step, error: BaseException | None) -> None:
+        """What is to be done once the step is sealed."""
+
+    def __enter__(self) -> Any:
+        self._must_be_idle()
+        return self._entered(self._open())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(self._left(), error)
+
+    async def __aenter__(self) -> Any:
+        self._must_be_idle()
+        step, canceled = await _in_thread(self._open)
+        if canceled is not None:
+            # nobody will be told that it began, so nobody would end it
+            await _in_thread(lambda: self._end(step, canceled))
+            raise canceled
+        return self._entered(step)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        step = self._left()
+        _, canceled = await _in_thread(lambda: self._end(step, error))
+        if canceled is not None and error is None:
+            raise canceled
+
+    def _must_be_idle(self) -> None:
+        if self._step is not None:
+            raise Usage("this block is in use; make one for each `with`", hints=["with ws.guard(...) as step:"])
+
+    def _entered(self, step: Step) -> Step:
+        self._step = step
+        self._around = inside.enter(self._ws.id, step.window.id)
+        return step
+
+    def _left(self) -> Step:
+        step, self._step = self._step, None
+        if step is None:
+            raise Usage("this block is not in use")
+        inside.leave(self._around)
+        return step
+
+    def _end(self, step: Step, error: BaseException | None) -> None:
+        """The body's own exception wins; a failure to record the end is raised only without one."""
+        try:
+            self._seal(step, is_failed=error is not None)
+        except ReprieveError as failure:
+            self._ws.unsealed.append(step)
+            if error is None:
+                failure.add_note(f"the work of '{step.name}' was done; its end is not recorded yet")
+                raise
+            error.add_note(f"Reprieve could not record the end of '{step.name}': {in_words(failure)}")
+        else:
+            self._after(step, error)
+
+
+class Guard(Block):
     """A context manager, also for `async with`, and a decorator; made by `Workspace.guard`.
 
     As a decorator it makes a window for each call. As a block it is for one at a time.
@@ -75,64 +151,18 @@ class Guard:
         call: str = "",
         session: str = "",
         agent: str = "python",
+        parent: str = "",
     ) -> None:
-        self._ws, self._kind, self._name, self._call = ws, kind, name, call
+        """`parent`: the window that it is inside of, where a thread or task of its own can't tell."""
+        super().__init__(ws)
+        self._kind, self._name, self._call, self._parent = kind, name, call, parent
         self._arguments = dict(arguments) if arguments is not None else None
         self._session, self._agent = session, agent
-        self._step: Step | None = None
-        self._around: inside.Before = {}
 
-    # -- a block
+    if TYPE_CHECKING:
 
-    def __enter__(self) -> Step:
-        self._must_be_idle()
-        return self._entered(self._open())
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        step = self._left()
-        try:
-            self._seal(step, is_failed=error is not None)
-        except ReprieveError as e:
-            self._unsealed(step, e, error)
-
-    async def __aenter__(self) -> Step:
-        self._must_be_idle()
-        step, canceled = await _in_thread(self._open)
-        if canceled is not None:
-            # nobody will be told that it began, so nobody would end it
-            await _in_thread(lambda: self._seal(step, is_failed=True))
-            raise canceled
-        return self._entered(step)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        step = self._left()
-        try:
-            _, canceled = await _in_thread(lambda: self._seal(step, is_failed=error is not None))
-        except ReprieveError as e:
-            self._unsealed(step, e, error)
-        else:
-            if canceled is not None and error is None:
-                raise canceled
-
-    def _must_be_idle(self) -> None:
-        if self._step is not None:
-            raise Usage("this guard is in use; make one for each block", hints=["with ws.guard(...) as step:"])
-
-    def _entered(self, step: Step) -> Step:
-        self._step = step
-        self._around = inside.enter(self._ws.id, step.window.id)
-        return step
-
-    def _left(self) -> Step:
-        step, self._step = self._step, None
-        if step is None:
-            raise Usage("this guard is not in use")
-        inside.leave(self._around)
-        return step
+        def __enter__(self) -> Step: ...
+        async def __aenter__(self) -> Step: ...
 
     # -- a decorator
 
@@ -180,49 +210,26 @@ class Guard:
             call=self._call,
             session=self._session,
             agent=self._agent,
+            parent=self._parent,
         )
 
     # -- what both do
 
     def _open(self) -> Step:
-        ws = self._ws
-        who = of_session(plain(self._agent), self._session)
         event = self._event()
         label = describe(event) if self._kind == "tool" else f"{self._kind} {describe(event)}"
-        with ws.store.lock(ws.id):
-            self._seal_what_was_left()
-            last = look_back(ws.timeline, who)
-            turn = last.talk.turn if last.talk is not None else 1
-            talk = Talk(who, moments.CALL, turn=turn, told=last.told(is_telling=False), call=self._call)
-            made, window = ws.open_window(
-                who,
-                f"call:{plain(self._call)}" if self._call else "",
-                label=f"before {title(label)}",
-                note=note_for(describe(event, is_whole=True), event=event),
-                turn=turn,
-                pid=os.getpid(),
-                parent=inside.current(ws.id) or outer_window(ws),
-                data=f"{{{talk_json(talk)}}}",
-            )
-        return Step(made, window)
+        return open_step(
+            self._ws,
+            of_session(plain(self._agent), self._session),
+            f"call:{plain(self._call)}" if self._call else "",
+            label=title(label),
+            note=note_for(describe(event, is_whole=True), event=event),
+            call=self._call,
+            parent=self._parent,
+        )
 
     def _seal(self, step: Step, *, is_failed: bool) -> None:
         seal(self._ws, step, more=" (failed)" if is_failed else "", call=self._call)
-
-    def _seal_what_was_left(self) -> None:
-        """Windows whose end could not be recorded: until it is, all that changes would count as theirs."""
-        for step in tuple(self._ws.unsealed):
-            seal(self._ws, step, more=" (its end was recorded late)")
-            self._ws.unsealed.remove(step)
-
-    def _unsealed(self, step: Step, failure: ReprieveError, error: BaseException | None) -> None:
-        """The body's own exception wins; without one the failure is raised."""
-        self._ws.unsealed.append(step)
-        if error is None:
-            failure.add_note(f"the work of '{step.name}' was done; its end is not recorded yet")
-            raise failure
-        hints = "".join(f"\nHint: {hint}" for hint in failure.hints)
-        error.add_note(f"Reprieve could not record the end of '{step.name}': {failure.message}{hints}")
 
     def _event(self) -> HookEvent:
         shown = for_people({key: _plainly(value) for key, value in (self._arguments or {}).items()})
@@ -232,18 +239,63 @@ class Guard:
         )
 
 
-def seal(ws: Workspace, step: Step, *, more: str = "", call: str = "") -> None:
-    """Take the checkpoint that ends a step; `more` is added to its label."""
+def open_step(
+    ws: Workspace,
+    who: str,
+    name: str,
+    *,
+    label: str,
+    note: str = "",
+    call: str = "",
+    parent: str = "",
+    more: Callable[[], str] | None = None,
+    writes: tuple[str, ...] = (),
+) -> Step:
+    """Take the checkpoint before a step and open its window, in the turn that the session is in.
+
+    `more` gives fields for the checkpoint's data, asked for under the workspace's lock.
+    """
+    with ws.store.lock(ws.id):
+        # until the end of a window is recorded, all that changes would count as its work
+        for step in tuple(ws.unsealed):
+            seal(ws, step, more=" (its end was recorded late)")
+            ws.unsealed.remove(step)
+        fields = more() if more is not None else ""
+        last = look_back(ws.timeline, who)
+        turn = last.talk.turn if last.talk is not None else 1
+        talk = talk_json(Talk(who, moments.CALL, turn=turn, told=last.told(is_telling=False), call=call))
+        made, window = ws.open_window(
+            who,
+            name,
+            label=f"before {label}",
+            note=note,
+            turn=turn,
+            pid=os.getpid(),
+            parent=parent or inside.current(ws.id) or outer_window(ws),
+            data=f"{{{talk}{',' + fields if fields else ''}}}",
+            writes=writes,
+        )
+    return Step(made, window)
+
+
+def seal(ws: Workspace, step: Step, *, more: str = "", call: str = "", fields: str = "") -> None:
+    """Take the checkpoint that ends a step; `more` is added to its label, `fields` to its data."""
     window, opened = step.window, step.before.entry
-    talk = Talk(window.actor, moments.END, turn=window.turn, call=call)
     with ws.store.lock(ws.id):
         last = look_back(ws.timeline, window.actor)
+        talk = Talk(window.actor, moments.END, turn=window.turn, told=last.told(is_telling=False), call=call)
         step.after = ws.close_window(
             window,
             label=opened.label.removeprefix("before ") + more,
-            more=talk_json(talk.replace(told=last.told(is_telling=False))),
+            more=talk_json(talk) + ("," + fields if fields else ""),
             left=orphans(ws.root, (ws.clock() - opened.created_at) / 1_000_000_000, now_s=_now_s()),
         )
+
+
+def in_words(failure: ReprieveError) -> str:
+    """An error with its details and hints, for a note on another one."""
+    lines = [failure.message, *(f"  {line}" for line in failure.details), *(f"Hint: {hint}" for hint in failure.hints)]
+    return "\n".join(lines)
 
 
 def _now_s() -> float:

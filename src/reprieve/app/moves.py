@@ -79,12 +79,12 @@ class Moves:
         decided = self._decide(found.chains(), is_taken, is_doubtful, selects, choices, target.id)
         return self._decided(ROLLBACK, target.id, target.name or target.label, decided, found, selects)
 
-    def undo(self, name: str | None, *, tail: bool, choices: Choices) -> Plan:
+    def undo(self, name: str | Step | None, *, tail: bool, choices: Choices) -> Plan:
         """One step out of the middle."""
         from reprieve.app.steps import find_step, last_steps, last_turns
 
         if name and name != "turn":
-            step = find_step(self.timeline, name, now_ns=self.ws.clock())
+            step = find_step(self.timeline, name, now_ns=self.ws.clock()) if isinstance(name, str) else name
             return self._undo(step, tail=tail, choices=choices)
         for step in last_turns(self.timeline) if name else last_steps(self.timeline, self.seen):
             plan = self._undo(step, tail=tail, choices=choices)
@@ -93,6 +93,8 @@ class Moves:
         raise Usage("there is no step to undo", hints=["see what happened: reprieve log"])
 
     def _undo(self, step: Step, *, tail: bool, choices: Choices) -> Plan:
+        from reprieve.app.steps import with_inner
+
         found = authorship.story(self.capture, step.since, self.seen)
         chains = found.chains()
         target = step.before.id if step.before else ""
@@ -113,7 +115,7 @@ class Moves:
             if not tail or not more:
                 break
             taken |= more
-        self.undone = frozenset(taken)
+        self.undone = with_inner(self.timeline, frozenset(taken), step.since)
         conflicts = {c.path: c for c in decided.conflicts}
         if choices.on_conflict == "abort":
             for link, paths in needed:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from reprieve.app.guard import Guard
     from reprieve.app.objects import ObjectCalls
+    from reprieve.app.plans import AgentPlan
     from reprieve.model.effect import Effect
     from reprieve.model.plan import Plan, Report
     from reprieve.model.timeline import TimelineEntry
@@ -59,7 +60,7 @@ class Workspace:
         """The timeline, newest first."""
         return self._inner.log(limit)
 
-    def plan(self, to: Ref | None = None, *, only: Sequence[str] = ()) -> Plan:
+    def plan_rollback(self, to: Ref | None = None, *, only: Sequence[str] = ()) -> Plan:
         """What `rollback` would do."""
         return self._inner.rollback(_ref(to), only=_paths(only), effects="list", dry_run=True)[0]
 
@@ -72,6 +73,19 @@ class Workspace:
         """
         report = self._inner.rollback(
             _ref(to), only=_paths(only), on_conflict=on_conflict, effects="undo" if effects else "list"
+        )[1]
+        assert report is not None
+        return report
+
+    def undo(
+        self, step: Ref | None = None, *, tail: bool = False, effects: bool = False, on_conflict: str = "abort"
+    ) -> Report:
+        """Take one step back (default: the last one) and keep what came after it; `tail`: take along what needs it.
+
+        `step`: the id of a guarded call, call:ID, step:NAME, turn:N. `effects` as for `rollback`.
+        """
+        report = self._inner.undo(
+            _ref(step), tail=tail, on_conflict=on_conflict, effects="undo" if effects else "list"
         )[1]
         assert report is not None
         return report
@@ -127,6 +141,16 @@ class Workspace:
 
         made = Guard(self._inner, kind=kind, name=name, arguments=arguments, call=call, session=session, agent=agent)
         return made if callable is None else made(callable)
+
+    def plan(self, name: str, *, on_failure: str = "", session: str = "", agent: str = "python") -> AgentPlan:
+        """A plan of an agent, with steps that are kept or taken back whole; a context manager.
+
+        `on_failure` of a step: rollback, keep or ask (default: the setting plan.on_failure). A plan of that name that
+        did not end well is gone on with.
+        """
+        from reprieve.app.plans import AgentPlan
+
+        return AgentPlan(self._inner, name, on_failure=on_failure, session=session, agent=agent)
 
     # -- the world outside of the tree
 

@@ -68,6 +68,16 @@ def last_turns(timeline: Timeline) -> Iterator[Step]:
             yield _turn(timeline, window.turn, turn[0])
 
 
+def with_inner(timeline: Timeline, keys: frozenset[str], since: int) -> frozenset[str]:
+    """The same windows and all that were opened inside of them; `since`: the entry before the first."""
+    found = set(keys)
+    for entry in timeline.after(max(0, since - 1)):
+        window = window_of(entry) if entry.kind == CHECKPOINT else None
+        if window is not None and window.parent in found:
+            found.add(window.id)  # a window is opened after the one that it is in
+    return frozenset(found)
+
+
 def _of_entry(timeline: Timeline, entry: TimelineEntry) -> Step:
     if entry.data.startswith(SEAL) and closes(entry.data):
         opened = timeline.get(field(entry.data, "before"))

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
     from reprieve.app.annexes import Annex, Annexed
     from reprieve.app.config import Config
-    from reprieve.app.guard import Step
+    from reprieve.app.guard import Step as Guarded
     from reprieve.app.moves import Moves
+    from reprieve.app.steps import Step
     from reprieve.effects.journal import Journal
     from reprieve.effects.memory import Memory
     from reprieve.model.effect import Effect
@@ -80,7 +81,7 @@ class Workspace:
         )
         self._again: dict[str, Callable[[str], tuple[Plan, Report | None]]] = {}
         self.memory: Memory | None = None  # what this process has changed in itself and can set back
-        self.unsealed: list[Step] = []  # guarded calls whose end could not be recorded
+        self.unsealed: list[Guarded] = []  # guarded calls whose end could not be recorded
         self.annexes: tuple[Annex, ...] = ()  # tracked paths outside the tree; set by who opens the workspace
 
     def __enter__(self) -> Self:
@@ -170,6 +171,7 @@ class Workspace:
         is_background: bool = False,
         is_container: bool = False,
         data: str = "",
+        writes: tuple[str, ...] = (),
     ) -> tuple[Made, Window]:
         """Take a checkpoint and let an actor begin: what changes from here on is theirs, until the window closes.
 
@@ -181,6 +183,7 @@ class Workspace:
         id = new_id()
         window = Window(id, actor, step or f"call:{id}", turn=turn, pid=pid, born=born(pid) if pid else 0)
         window = window.replace(parent=parent, key=key, is_background=is_background, is_container=is_container)
+        window = window.replace(writes=writes)
         made = self.checkpoint(label, note=note, opens=window, data=data)
         return made, window.replace(opened=made.entry.id)
 
@@ -350,7 +353,7 @@ class Workspace:
 
     def undo(
         self,
-        step: str | None = None,
+        step: str | Step | None = None,
         *,
         tail: bool = False,
         on_conflict: str = "abort",
@@ -358,7 +361,10 @@ class Workspace:
         dry_run: bool = False,
         expect: str = "",
     ) -> tuple[Plan, Report | None]:
-        """Take one step back (default: the last one) and keep what came after it. `effects` as for `rollback`."""
+        """Take one step back (default: the last one) and keep what came after it. `effects` as for `rollback`.
+
+        `step`: a name, or the steps themselves as one.
+        """
 
         def plan(moves: Moves) -> Plan:
             made = moves.undo(step, tail=tail, choices=Choices(on_conflict))

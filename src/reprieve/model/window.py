@@ -33,6 +33,7 @@ class Window(Value):
     count: int = 1  # calls that look the same and go on at once; the last one closes it
     is_container: bool = False  # a call that has sub-agents work: their calls are inside of it
     is_background: bool = False  # goes on after the call has answered: only the end of all such work closes it
+    writes: tuple[str, ...] = ()  # the only paths that it changes, if it says so: tells it from others at the same time
 
 
 class Standing(Value):
@@ -80,11 +81,17 @@ def standing(data: str) -> Standing:
     try:
         fields = loads(data)
         assert isinstance(fields, dict)
-        windows = tuple(Window(**window) for window in fields["open"])
+        windows = tuple(_window(window) for window in fields["open"])
         left = tuple((int(pid), int(born)) for pid, born in fields.get("left", ()))
     except (ValueError, TypeError, KeyError, AssertionError, RecursionError):
         return DAMAGED
     return Standing(windows, left, True)
+
+
+def _window(fields: dict[str, object]) -> Window:
+    if "writes" in fields:
+        fields["writes"] = tuple(map(str, fields["writes"]))  # type: ignore[call-overload]
+    return Window(**fields)  # type: ignore[arg-type]
 
 
 def with_standing(data: str, now: Standing, *, opens: str = "", closes: str = "") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reprieve.app.beside import since
 from reprieve.app.compared import changes_json
+from reprieve.app.plan_story import unfinished
 from reprieve.app.render import entry_json, gap_json
 from reprieve.cli import humane, opening
 from reprieve.cli.gaps import show_gaps
@@ -38,12 +39,14 @@ def run(args: Parsed, out: Terminal) -> int:
     with ws:
         status = ws.status(args.maybe("since"))
         effects = since(ws, status.base)
+        broken = unfinished(ws.timeline)
         if out.json:
             out.answer(
                 since=entry_json(status.base) if status.base else None,
                 changes=changes_json(ws, status.changes, b_is_live=True),
                 effects=effects,
                 gaps=[gap_json(gap) for gap in status.gaps],
+                plans=[{"plan": s.plan, "step": s.name, "state": s.state, "before": s.opened.id} for s in broken],
             )
             return 0
     base = status.base
@@ -58,6 +61,9 @@ def run(args: Parsed, out: Terminal) -> int:
     for effect in effects:
         out.line("  " + one_line(effect))
     show_gaps(out, status.gaps)
+    for step in broken:
+        name = f"{step.plan}/{step.name}"
+        out.line(f"  plan step '{name}' was broken off; take it back: reprieve undo step:{name}")
     if is_bare:
         _next(out, _AFTER)
     elif status.changes:

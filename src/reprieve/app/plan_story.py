@@ -1,0 +1,177 @@
+"""What the timeline says about an agent's plans: their steps, what became of each, and what was broken off.
+
+    {"plan":{"name":"migrate","run":"k7m2…","since":12,"step":"schema","after":["prepare"],"at":"open"}, …}
+
+Every entry about a plan carries this in its data; nothing about a plan is kept anywhere else. A run of a plan begins
+with its first step and ends when its block ends well; one that did not is gone on with under the same name.
+"""
+
+from __future__ import annotations
+
+from reprieve.files.processes import is_alive
+from reprieve.model.quickjson import dumps, loads
+from reprieve.model.timeline import CHECKPOINT, MOVES, REDO, ROLLBACK, UNDO, TimelineEntry
+from reprieve.model.value import Value
+from reprieve.model.window import Window, closes, field, opens, standing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from reprieve.store.protocols import Timeline
+
+_PLAN = '"plan":{'
+_FAR = 5000  # entries to look back for a plan that is named
+_RECENT = 500  # and for any
+
+# what an entry says of a plan
+OPEN, END, UNDONE, KEPT, FINISHED = "open", "end", "undone", "kept", "finished"
+
+# what became of a step
+RUNNING = "running"
+BROKEN = "broken off"  # its process is gone and nobody recorded its end
+DONE, FAILED, TAKEN_BACK = "done", "failed", "taken back"
+ACCEPTED = "kept"
+
+
+class PlanStep(Value):
+    """One attempt at a step of a plan."""
+
+    plan: str
+    name: str
+    window: Window
+    opened: TimelineEntry
+    after: tuple[str, ...] = ()
+    state: str = RUNNING
+    sealed: TimelineEntry | None = None
+
+
+class Run(Value):
+    """One run of a plan, as far as it is on the timeline."""
+
+    name: str
+    id: str = ""  # "": it has not begun
+    since: int = 0  # number of the entry before its first
+    steps: tuple[PlanStep, ...] = ()  # the newest attempt at each, oldest first
+
+    def step(self, name: str) -> PlanStep | None:
+        """The newest attempt at a step."""
+        return next((step for step in self.steps if step.name == name), None)
+
+    def dependants(self, name: str) -> tuple[PlanStep, ...]:
+        """Steps that stand on this one, however far, oldest first."""
+        found = {name}
+        for step in self.steps:  # a step begins after those that it stands on
+            if not found.isdisjoint(step.after):
+                found.add(step.name)
+        return tuple(step for step in self.steps if step.name in found and step.name != name)
+
+
+def plan_json(fields: Mapping[str, object]) -> str:
+    """The field for a checkpoint's data, without braces around it."""
+    return f'"plan":{dumps(fields, is_compact=True)}'
+
+
+def plan_of(data: str) -> dict[str, object] | None:
+    """What the data of a checkpoint says of a plan, None if nothing."""
+    if _PLAN not in data:
+        return None
+    try:
+        fields = loads(data)
+        found = fields.get("plan") if isinstance(fields, dict) else None
+    except (ValueError, RecursionError):
+        return None  # a row that cannot be read says nothing about a plan
+    return found if isinstance(found, dict) else None
+
+
+def read_run(timeline: Timeline, name: str) -> Run:
+    """The run of that plan that is not finished; a new one if there is none."""
+    mark = f'"name":{dumps(name, is_compact=True)}'
+    newest: dict[str, object] = {}
+    for count, entry in enumerate(timeline.backwards()):
+        told = plan_of(entry.data) if mark in entry.data else None
+        if told is not None and told.get("name") == name:
+            newest = told
+            break
+        if count == _FAR:
+            break
+    if not newest or newest.get("at") == FINISHED:
+        return Run(name)
+    run, since = str(newest["run"]), int(str(newest["since"]))
+    return Run(name, run, since, _steps(timeline, name, run, since))
+
+
+def unfinished(timeline: Timeline) -> list[PlanStep]:
+    """Steps of recent plans that were broken off and not dealt with since, oldest first."""
+    names: dict[str, None] = {}
+    for count, entry in enumerate(timeline.backwards()):
+        told = plan_of(entry.data)
+        if told is not None:
+            names[str(told.get("name"))] = None
+        if count == _RECENT:
+            break
+    found = [step for name in names for step in read_run(timeline, name).steps if step.state == BROKEN]
+    return sorted(found, key=lambda step: step.opened.seq)
+
+
+def _steps(timeline: Timeline, name: str, run: str, since: int) -> tuple[PlanStep, ...]:
+    steps: dict[str, PlanStep] = {}  # by window
+    undone: dict[str, str] = {}  # window → operation that took it back ("": there was nothing to move)
+    kept: set[str] = set()
+    redone: set[str] = set()
+    moves: list[tuple[TimelineEntry, TimelineEntry | None]] = []
+    going_on: frozenset[str] = frozenset()
+    for entry in timeline.after(since):
+        if entry.kind in MOVES:
+            if entry.kind == REDO:
+                redone.add(field(entry.data, "of"))
+            moves.append((entry, timeline.get(field(entry.data, "target"))))
+        if entry.kind != CHECKPOINT:
+            continue
+        now = standing(entry.data)
+        going_on = frozenset(window.id for window in now.open if not window.pid or is_alive(window.pid, window.born))
+        ended = steps.get(closes(entry.data))
+        told = plan_of(entry.data)
+        is_ours = told is not None and told.get("name") == name and told.get("run") == run
+        if ended is not None:
+            is_well = is_ours and told is not None and told.get("at") == END and not told.get("failed")
+            steps[ended.window.id] = ended.replace(state=DONE if is_well else FAILED, sealed=entry)
+        if told is None or not is_ours:
+            continue
+        if told.get("at") == OPEN:
+            window = next((w for w in now.open if w.id == opens(entry.data)), None)
+            if window is not None:
+                after = tuple(map(str, _list(told.get("after"))))
+                steps[window.id] = PlanStep(name, str(told.get("step")), window, entry, after)
+        elif told.get("at") == UNDONE:
+            undone.update({str(id): str(told.get("operation", "")) for id in _list(told.get("windows"))})
+        elif told.get("at") == KEPT:
+            kept.update(map(str, _list(told.get("windows"))))
+
+    def judged(step: PlanStep) -> PlanStep:
+        id = step.window.id
+        if id in kept:
+            return step.replace(state=ACCEPTED)
+        if (id in undone and undone[id] not in redone) or any(
+            move.id not in redone and _takes_back(move, target, step) for move, target in moves
+        ):
+            return step.replace(state=TAKEN_BACK)
+        if step.state == RUNNING and id not in going_on:
+            return step.replace(state=BROKEN)
+        return step
+
+    newest = {step.name: judged(step) for step in steps.values()}
+    return tuple(sorted(newest.values(), key=lambda step: step.opened.seq))
+
+
+def _takes_back(move: TimelineEntry, target: TimelineEntry | None, step: PlanStep) -> bool:
+    """Whether somebody took the whole step back by hand: `undo` of it, or a rollback to before it."""
+    if move.seq < step.opened.seq:
+        return False
+    if move.kind == UNDO:
+        return step.sealed is not None and field(move.data, "of") == step.sealed.id
+    return move.kind == ROLLBACK and target is not None and target.seq <= step.opened.seq
+
+
+def _list(value: object) -> Iterator[object]:
+    return iter(value) if isinstance(value, list) else iter(())
