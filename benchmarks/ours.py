@@ -60,11 +60,12 @@ def start_helper(programs: Path, *, cwd: Path, env: Mapping[str, str]) -> None:
         time.sleep(0.01)
 
 
-def wait_until_followed(home: Path, *, seconds: float = 10) -> None:
+def wait_until_followed(home: Path, *, seconds: float = 60) -> None:
     """Until the helper has its watches, where it can have them: what comes then is what is usual."""
     end = time.monotonic() + seconds
     while helper(home) and time.monotonic() < end:
-        if "followed\t" in (home / "locks" / "helper").read_text():
+        said = (home / "locks" / "helper").read_text()
+        if said.startswith(("followed\t", "not followed\t")):
             return
         time.sleep(0.02)
 

@@ -7,7 +7,8 @@ and at what inotify cannot tell of (docs/design/0006-watching-instead-of-scannin
     a file's own watch       its number of links: what has a second name can be written through it, unheard
     a lease, for an instant  whether anybody has the file open for writing, or mapped; then it is looked at every time
 
-In doubt it is lost: then everything is looked at, as without it.
+Where there are not enough watches for all of a tree, some of its directories are looked at every time. In doubt it is
+lost: then everything is looked at, as without it.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ import os
 import stat
 import struct
 import time
+from itertools import islice
 
 from reprieve.files import native
+from reprieve.files.marks import Marks
+from reprieve.files.told import ALONE, DEAF, WHOLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,8 +43,11 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC if hasattr(os, "O_PATH") else 0
 _CHANGED_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # then there are events that say so
 _BATCH = 64
+_MANY = 4096
 _MOST_KNOWN = 50_000  # names that are kept because something happened to them
 MOST_TOLD = 4_000  # more than this, and looking at everything is as quick
+# At first only so much of what may be watched is, so that some files can be added before it has to begin anew.
+_AT_FIRST = 7 / 8
 
 
 class Lost(Exception):
@@ -54,11 +61,12 @@ class Lost(Exception):
 class Follower:
     """One tree. Nothing is kept open but the queue of events, so that its file system can be unmounted.
 
-    `most`: watches that it may have. Every method raises Lost, and then it is of no use any more.
+    `most`: watches that it may have; `most_marks`: files that may have a mark instead. Every method raises Lost, and
+    then it is of no use any more.
     """
 
-    def __init__(self, root: bytes, identity: tuple[int, int], *, most: int) -> None:
-        self.root, self.identity, self.most = root, identity, most
+    def __init__(self, root: bytes, identity: tuple[int, int], *, most: int, most_marks: int = 0) -> None:
+        self.root, self.identity, self.most, self.most_marks = root, identity, most, most_marks
         self.id = b""  # none as long as it does not yet know all of the tree
         self.seq = 0
         self.quiet_at = 0.0  # when something last happened
@@ -67,6 +75,7 @@ class Follower:
         self.fd: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self.fd < 0:
             raise Lost(f"inotify cannot be used ({os.strerror(ctypes.get_errno())})")
+        self._marks = _marks() if most_marks > 0 else None  # None: a file's own watch is inotify's, too
         self._dirs: dict[int, bytes] = {}  # by watch
         self._watches: dict[bytes, int] = {}  # of directories, by path
         self._files: dict[int, bytes] = {}  # by watch; of several names of one file any
@@ -76,6 +85,7 @@ class Follower:
         self._written: set[bytes] = set()  # are, or it cannot be told: looked at every time
         self._unheard: set[bytes] = set()  # have no watch of their own
         self._closed: set[bytes] = set()  # directories that could not be looked into
+        self._deaf: set[bytes] = set()  # directories that are not followed, nor anything below: no watches are left
         self._inside: dict[bytes, set[int]] = {}  # watches of files, by directory
         self._testing: frozenset[bytes] = frozenset()
         self._new: dict[bytes, None] = {}  # names that need a watch
@@ -85,10 +95,26 @@ class Follower:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+        if self._marks is not None:
+            self._marks.close()
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """Can be read when something happened."""
+        return (self.fd,) if self._marks is None else (self.fd, self._marks.fd)
 
     @property
     def watches(self) -> int:
-        return len(self._dirs) + len(self._files)
+        return len(self._dirs) + (len(self._files) if self._marks is None else 0)
+
+    @property
+    def marks(self) -> int:
+        return 0 if self._marks is None else len(self._files)
+
+    @property
+    def is_partial(self) -> bool:
+        """Some of it is looked at every time."""
+        return bool(self._deaf)
 
     @property
     def is_behind(self) -> bool:
@@ -104,17 +130,20 @@ class Follower:
         self.drain()
         root = self._open_root()
         try:
-            self._settle(root, until)
-            while self._opened and not self._unlisted and not self._new and time.monotonic() < until:
-                self._test(root, list(self._opened)[:_BATCH])
+            while self.has_work and time.monotonic() < until:
+                # of a large tree not all at once: what is to be tested is kept
+                if self.is_behind and len(self._opened) < _MANY:
+                    self._settle(root, until, at_once=_MANY)
+                else:
+                    self._test(root, list(islice(self._opened, _BATCH)))
         finally:
             os.close(root)
         if not self.id and not self.has_work:
             self.drain()
             self.id = os.urandom(16)
 
-    def tell(self, id: bytes, since: int, until: float) -> tuple[bool, dict[bytes, bool]]:
-        """What may have changed since that number: (whether that is all, {path: with all below}).
+    def tell(self, id: bytes, since: int, until: float) -> tuple[bool, dict[bytes, int]]:
+        """What may have changed since that number: (whether that is all, {path: ALONE, WHOLE or DEAF}).
 
         The present number is `seq`. Whoever asks must not have looked at the tree yet.
         """
@@ -130,14 +159,22 @@ class Follower:
         for path in [path for path, (seq, _) in self._dirty.items() if seq <= since]:
             del self._dirty[path]  # whoever asks has seen it, and there is one only
         self._floor = since
-        told = dict.fromkeys((*self._opened, *self._written, *self._unheard), False)
-        told.update((path, is_whole) for path, (_, is_whole) in self._dirty.items())
+        told = dict.fromkeys((*self._opened, *self._written, *self._unheard), ALONE)
+        told.update((path, WHOLE if is_whole else ALONE) for path, (_, is_whole) in self._dirty.items())
+        told.update(dict.fromkeys(self._deaf, DEAF))
         return len(told) <= MOST_TOLD, told
 
     # -- what happened
 
     def drain(self) -> None:
         """Take all that is queued. What a finished system call did is in the queue already."""
+        if self._marks is not None:
+            try:
+                events = self._marks.take()
+            except OverflowError as e:
+                raise Lost("more changed at once than the system could tell") from e
+            for watch, is_gone in events:
+                self._of_file(watch, IGNORED if is_gone else ATTRIB)
         while True:
             try:
                 data = os.read(self.fd, _READ)
@@ -187,7 +224,7 @@ class Follower:
     def _of_dir(self, path: bytes, mask: int) -> None:
         # whoever changes its mode changes what can be seen below it
         self._touch(path, is_whole=True)
-        if mask & MOVED_FROM or (mask & (CREATE | MOVED_TO) and path in self._watches):
+        if mask & MOVED_FROM or (mask & (CREATE | MOVED_TO) and (path in self._watches or path in self._deaf)):
             self._forget(path)
         if mask & (CREATE | MOVED_TO) or (mask & ATTRIB and path not in self._watches):
             self._unlisted.append(path)
@@ -223,7 +260,8 @@ class Follower:
         for kept in (self._opened, self._new):
             for path in [path for path in kept if path.startswith(below)]:
                 del kept[path]
-        for paths in (self._written, self._unheard, self._closed):
+        self._deaf.discard(top)
+        for paths in (self._written, self._unheard, self._closed, self._deaf):
             paths.difference_update([path for path in paths if path.startswith(below)])
         self._unlisted = [path for path in self._unlisted if path != top and not path.startswith(below)]
 
@@ -235,11 +273,13 @@ class Follower:
             self._names[watch] = others
         else:
             self._files.pop(watch, None)
-            self._libc.inotify_rm_watch(self.fd, watch)
+            if self._marks is None:
+                self._libc.inotify_rm_watch(self.fd, watch)
+            # a mark could be taken back only by a name that is not known; its events will be of nobody
 
     # -- watches
 
-    def _settle(self, root: int, until: float) -> None:
+    def _settle(self, root: int, until: float, *, at_once: int = 1 << 62) -> None:
         """Give everything that is new its watch. What it is then must be seen by whoever looks next."""
         while self._new:
             path, _ = self._new.popitem()
@@ -252,11 +292,15 @@ class Follower:
             self._list(root, path)
             if self.id:
                 self._touch(path, is_whole=True)
-            if time.monotonic() > until:
+            if time.monotonic() > until or len(self._opened) >= at_once:
                 return
 
     def _list(self, root: int, path: bytes) -> None:
         self._closed.discard(path)
+        self._deaf.discard(path)
+        if self._is_full():
+            self._leave_out(path)
+            return
         try:
             fd = _beneath(root, path)
         except OSError as e:
@@ -281,12 +325,29 @@ class Follower:
                     child = path + b"/" + name if path else name
                     if entry.is_dir(follow_symlinks=False):
                         self._unlisted.append(child)
+                    elif self._is_full():
+                        self._leave_out(path)
+                        return
                     else:
                         self._watch_file(fd, name, child, is_regular=entry.is_file(follow_symlinks=False))
         except OSError as e:
             raise Lost(f"a directory cannot be listed ({e.strerror})") from e
         finally:
             os.close(fd)
+
+    def _is_full(self) -> bool:
+        share = 1.0 if self.id else _AT_FIRST
+        return self.watches >= self.most * share or self.marks >= self.most_marks * share > 0
+
+    def _leave_out(self, path: bytes) -> None:
+        """There are no watches for that directory and what is below it."""
+        if not path:
+            raise Lost("it has more names than the system allows watches", is_final=True)
+        if self.id:
+            raise Lost("it got more names than could be followed")
+        below = path + b"/"
+        self._unlisted = [other for other in self._unlisted if not other.startswith(below)]
+        self._deaf.add(path)
 
     def _watch_name(self, root: int, path: bytes) -> None:
         above, _, name = path.rpartition(b"/")
@@ -302,10 +363,10 @@ class Follower:
             os.close(fd)
 
     def _watch_file(self, dir_fd: int, name: bytes, path: bytes, *, is_regular: bool) -> None:
-        watch = self._add(b"/proc/self/fd/%d/%s" % (dir_fd, name), ATTRIB | _NO_FOLLOW)
+        watch = self._add_file(dir_fd, name)
         if watch == -errno.ENOENT:
             return
-        if watch < 0 or watch in self._dirs:
+        if watch < 0 or (self._marks is None and watch in self._dirs):
             self._unheard.add(path)
             return
         self._unheard.discard(path)
@@ -335,12 +396,31 @@ class Follower:
         watch: int = self._libc.inotify_add_watch(self.fd, path, mask)
         if watch >= 0:
             if self.watches > self.most:
-                raise Lost(f"it has more than {self.most} names", is_final=True)
+                raise Lost("it got more names than could be followed")
             return watch
         code = ctypes.get_errno()
         if code in (errno.ENOENT, errno.EACCES):
             return -code
         raise Lost(f"the system allows no more watches ({os.strerror(code)})", is_final=code == errno.ENOSPC)
+
+    def _add_file(self, dir_fd: int, name: bytes) -> int:
+        """A file's own watch; minus an errno if there is none for a reason that may be."""
+        if self._marks is not None:
+            try:
+                watch = self._marks.add(dir_fd, name)
+            except OSError as e:
+                code = e.errno or 0
+                if code == errno.EACCES or code in _CHANGED_PLACE:
+                    return -errno.EACCES if code == errno.EACCES else -errno.ENOENT
+                if self._files:
+                    raise Lost(f"the system allows no more marks ({e.strerror})", is_final=code == errno.ENOSPC) from e
+                self._marks.close()  # this file system has none
+                self._marks = None
+            else:
+                if self.marks > self.most_marks:
+                    raise Lost("it got more names than could be followed")
+                return watch
+        return self._add(b"/proc/self/fd/%d/%s" % (dir_fd, name), ATTRIB | _NO_FOLLOW)
 
     # -- who writes
 
@@ -400,6 +480,13 @@ class Follower:
             os.close(fd)
             raise Lost("the folder itself went")
         return fd
+
+
+def _marks() -> Marks | None:
+    try:
+        return Marks()
+    except OSError:
+        return None  # an older system
 
 
 def _beneath(root: int, path: bytes) -> int:

@@ -180,7 +180,12 @@ class _Work:
         if word is None or word.paths is None or self.since is None or self.last is None:
             return None
         look = told.rows_to_look_at(self.last, word.paths)
-        return look if len(look) // 4 <= max(1_000, tree.count(self.last) // 2) else None
+        most = max(1_000, tree.count(self.last) // 2)
+        if len(look) // 4 <= most:
+            return look
+        if told.deaf_rows(self.last, word.paths) > most:
+            told.say_it_is_useless(self.root_fd)
+        return None
 
     def _part_case_twins(self) -> None:
         """Where `a` and `A` are one name, a renamed file answers to its old name too: that one is gone."""

@@ -6,6 +6,7 @@ everything. So does whoever gets no answer in time, or one that does not fit the
 
 from __future__ import annotations
 
+import array
 import os
 import struct
 
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 
     from reprieve.store.protocols import Buffer
 
-ASK, LIED = b"A", b"L"
+ASK, LIED, USELESS = b"A", b"L", b"U"
 QUESTION = struct.Struct("=cIQQ16sQ")  # what, length of the root's path, device, inode, id, number
 ANSWER = struct.Struct("=cI16sQ?")  # what, length of what follows, id, number, whether a check is due
 NOTHING, SINCE, ALL = b"N", b"S", b"A"  # nobody follows it; look at everything, from then on it is followed; at these
-NAME = struct.Struct("=?H")  # whether all below it counts as well, length
+NAME = struct.Struct("=BH")  # how much of it (below), length
+ALONE, WHOLE, DEAF = 0, 1, 2  # only it; with all below; the same, and so every time, because it is not followed
 _PATIENCE_S = 0.25
 
 
@@ -38,7 +40,7 @@ class Word(Value):
     """The helper's answer. `paths` is None if everything has to be looked at."""
 
     mark: Mark
-    paths: tuple[tuple[bytes, bool], ...] | None
+    paths: tuple[tuple[bytes, int], ...] | None
 
 
 _helper: socket.socket | None = None
@@ -83,9 +85,9 @@ def ask(root_fd: int, since: Mark | None) -> Word | None:
     if kind == ALL:
         names, at = [], 0
         while at < len(body):
-            is_whole, size = NAME.unpack_from(body, at)
+            how, size = NAME.unpack_from(body, at)
             at += NAME.size
-            names.append((body[at : at + size], is_whole))
+            names.append((body[at : at + size], how))
             at += size
         paths = tuple(names)
     global _is_check_due
@@ -102,21 +104,43 @@ def say_it_lied(root_fd: int, path: bytes) -> None:
             listen(None)  # it is gone, and what it knew with it
 
 
-def rows_to_look_at(index: Buffer, paths: tuple[tuple[bytes, bool], ...]) -> bytes:
+def say_it_is_useless(root_fd: int) -> None:
+    """So much of the tree is not followed that looking at everything is as quick."""
+    if _helper is not None:
+        try:
+            _send(USELESS, root_fd, Mark(bytes(16), 0), b"")
+        except OSError:
+            listen(None)
+
+
+def rows_to_look_at(index: Buffer, paths: tuple[tuple[bytes, int], ...]) -> bytes:
     """Numbers of rows for `native.scan`: of these paths, and of what nobody can tell of."""
     # what has several names can be written by one of them that is elsewhere
     wanted = set(tree.numbers(native.rows_with(index, tree.RACY | tree.NEEDS, b"", True)))
-    for path, is_whole in paths:
+    whole: list[range] = []
+    for path, how in paths:
         row = native.find(index, path)
         if row >= 0:
             wanted.add(row)
-            if is_whole:
-                wanted.update(range(row + 1, _end_of(index, row, path)))
+            if how != ALONE:
+                whole.append(range(row + 1, _end_of(index, row, path)))
         while path and (row := native.find(index, path := tree.parent(path))) < 0:
             continue
         if row >= 0:
             wanted.add(row)
-    return struct.pack(f"={len(wanted)}I", *sorted(wanted))
+    # ranges may be long: none of their numbers becomes a member of the set
+    numbers, at = array.array("I"), 0
+    for part in sorted([*whole, *(range(row, row + 1) for row in wanted)], key=lambda part: part.start):
+        if part.stop > at:
+            numbers.extend(range(max(at, part.start), part.stop))
+            at = part.stop
+    return numbers.tobytes()
+
+
+def deaf_rows(index: Buffer, paths: tuple[tuple[bytes, int], ...]) -> int:
+    """How many rows are looked at every time because they are not followed."""
+    deaf = [(row, path) for path, how in paths if how == DEAF and (row := native.find(index, path)) >= 0]
+    return sum(_end_of(index, row, path) - row for row, path in deaf)
 
 
 def _end_of(index: Buffer, row: int, path: bytes) -> int:

@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from reprieve.cli.helper import watches
-from reprieve.files import follow
+from reprieve.files import follow, native, told, tree
 from reprieve.files.follow import Follower, Lost
+from reprieve.files.snapshot import Limits, take_snapshot
+from reprieve.files.told import ALONE, DEAF, WHOLE
+from reprieve.model.reporter import Reporter
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 ALL_TIME = 1e12
@@ -23,9 +26,9 @@ ALL_TIME = 1e12
 class Followed:
     """A tree that is followed, and what is told about it since it was asked last."""
 
-    def __init__(self, root: Path, *, most: int = 10_000) -> None:
+    def __init__(self, root: Path, *, most: int = 10_000, most_marks: int = 0) -> None:
         st = root.stat()
-        self.follower = Follower(bytes(root), (st.st_dev, st.st_ino), most=most)
+        self.follower = Follower(bytes(root), (st.st_dev, st.st_ino), most=most, most_marks=most_marks)
         while not self.follower.id or self.follower.has_work:
             self.follower.work(ALL_TIME)
         self.seen = self.follower.seq
@@ -49,9 +52,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
-@pytest.fixture
-def followed(root: Path) -> Iterator[Followed]:
-    made = Followed(root)
+@pytest.fixture(params=[0, 10_000], ids=["watches", "marks"])
+def followed(root: Path, request: pytest.FixtureRequest) -> Iterator[Followed]:
+    made = Followed(root, most_marks=request.param)
     yield made
     made.follower.close()
 
@@ -107,7 +110,7 @@ def test_what_comes_in_a_new_directory_is_told_with_it(followed: Followed, root:
     (root / "n" / "m").mkdir(parents=True)
     (root / "n" / "m" / "x").write_bytes(b"x")
     told = followed.told()
-    assert told is not None and told[b"n"] is True
+    assert told is not None and told[b"n"] == WHOLE
     followed.settle()
     followed.told()
     (root / "n" / "m" / "x").write_bytes(b"y")
@@ -132,10 +135,34 @@ def test_a_root_that_moves_is_a_loss(followed: Followed, root: Path) -> None:
         followed.told()
 
 
-def test_a_tree_with_more_names_than_allowed_is_not_followed(root: Path) -> None:
-    with pytest.raises(Lost, match="more than 2 names") as lost:
-        Followed(root, most=2)
+def test_a_tree_whose_own_files_are_more_than_allowed_is_not_followed(root: Path) -> None:
+    with pytest.raises(Lost, match="more names than the system allows") as lost:
+        Followed(root, most=1)
     assert lost.value.is_final
+
+
+@pytest.mark.parametrize("limits", [{"most": 4}, {"most": 100, "most_marks": 3}], ids=["watches", "marks"])
+def test_what_there_are_no_watches_for_is_looked_at_every_time(root: Path, limits: dict[str, int]) -> None:
+    """The rest is followed; a directory that is left out is told with all that is below it."""
+    for number in range(3):
+        (root / "d" / f"more{number}").mkdir()
+        for other in range(4):
+            (root / "d" / f"more{number}" / f"f{other}").write_bytes(b"")
+    made = Followed(root, **limits)
+    try:
+        for _ in range(2):
+            told = made.told()
+            assert told is not None and set(told.values()) == {DEAF}
+            assert made.follower.is_partial
+        (root / "g").write_bytes(b"3")
+        told = made.told()
+        assert told is not None and told[b"g"] == ALONE
+        top = next(path for path, how in told.items() if how == DEAF)
+        (root / os.fsdecode(top)).rename(root / "elsewhere")
+        with pytest.raises(Lost, match="got more names"):
+            made.told()  # it begins anew, and chooses anew
+    finally:
+        made.follower.close()
 
 
 def test_a_pipe_in_the_tree_is_never_opened(root: Path) -> None:
@@ -184,3 +211,37 @@ def test_too_much_at_once_is_no_list_of_names(followed: Followed, root: Path, mo
     (root / "g").write_bytes(b"3")
     (root / "d" / "f").write_bytes(b"3")
     assert followed.told() is None
+
+
+def test_a_partial_look_at_a_tree_that_is_followed_in_part_finds_all(root: Path, tmp_path: Path) -> None:
+    """With marks for half of it: written through a link elsewhere, in place, new, gone, followed or not."""
+    for name in "ABCDEFGH":
+        (root / name / "in").mkdir(parents=True)
+        for number in range(5):
+            (root / name / "in" / f"f{number}").write_bytes(b"before")
+    for path in sorted(root.rglob("*"), reverse=True):
+        os.utime(path, ns=(10**18, 10**18), follow_symlinks=False)
+    time.sleep(0.03)  # so that no timestamp is too young to be trusted
+    fd = os.open(root, os.O_RDONLY)
+    made = Followed(root, most=1000, most_marks=25)
+    try:
+        base = take_snapshot(fd, last=None, put=None, limits=Limits(), reporter=Reporter()).index
+        assert made.told() is not None and 8 < made.follower.marks < 42
+        for name in "ABCDEFGH":
+            inside = root / name / "in"
+            os.link(inside / "f0", tmp_path / f"{name}-elsewhere")
+            (tmp_path / f"{name}-elsewhere").write_bytes(b"after")
+            (inside / "f1").write_bytes(b"after")
+            (inside / "f2").unlink()
+            (inside / "new").write_bytes(b"after")
+        told_paths = made.told()
+        assert told_paths is not None and DEAF in told_paths.values()
+        look = told.rows_to_look_at(base, tuple(told_paths.items()))
+        now = divmod(time.time_ns(), 1_000_000_000)
+        whole = native.scan(fd, base, *now, False, None, frozenset())
+        some = native.scan(fd, base, *now, False, None, frozenset(), look)
+        assert tree.count(whole[0]) >= 8 * 3
+        assert (some[0], sorted(some[1])) == (whole[0], sorted(whole[1]))
+    finally:
+        made.follower.close()
+        os.close(fd)

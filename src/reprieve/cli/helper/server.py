@@ -40,6 +40,8 @@ class Self:
         # Python gives itself, and what it starts, a locale with UTF-8 where there is none (PEP 538)
         self.coerced = {name: value for name, value in peer.frozen(os.environb).items() if first.get(name) != value}
         self.encoding = sys.stdout.encoding, sys.stdout.errors or "strict"
+        # of what is loaded; not of what it will know about trees, which no command needs
+        self.pages = stead.own_pages()
         self._home = _identity(os.fstat(home))
         self._files = [(path, _version(path)) for path in preload.files()]
 
@@ -168,7 +170,7 @@ class Server:
                 gc.set_threshold(200_000)  # as in entry.run: a command ends before its garbage counts
                 ours.close()
                 self._let_go()
-                stead.serve(connection or stead.wait_for_connection(its), self.me, its)
+                stead.serve(connection or stead.wait_for_connection(its, self.me.pages), self.me, its)
             finally:
                 os._exit(70)
         its.close()

@@ -65,10 +65,10 @@ class Request:
         self.variables.pop(b"REPRIEVE_LAUNCHED", None)
 
 
-def wait_for_connection(channel: socket.socket) -> socket.socket:
+def wait_for_connection(channel: socket.socket, pages: Sequence[tuple[int, int]]) -> socket.socket:
     """What a spare fork does until it is needed. It ends with the helper."""
     name = _rename(b"reprieve-spare")
-    _have_pages()
+    _have_pages(pages)
     try:
         data, fds, _, _ = socket.recv_fds(channel, 1, 1)
     except OSError:
@@ -80,19 +80,28 @@ def wait_for_connection(channel: socket.socket) -> socket.socket:
     return socket.socket(fileno=fds[0])
 
 
-def _have_pages() -> None:
-    """Copy what a fork shares with the helper now, and not page by page when a command needs it."""
-    libc = ctypes.CDLL(None)
-    left = _MOST_PAGES
+def own_pages() -> list[tuple[int, int]]:
+    """Where this process has memory that a fork copies when it writes there: (first, behind the last)."""
     with open("/proc/self/maps", "rb") as maps:
         lines = maps.read().splitlines()
+    found = []
     for line in lines:
         place, rights = line.split()[:2]
         first, last = (int(end, 16) for end in place.split(b"-"))
-        if rights != b"rw-p" or line.endswith(b"[stack]") or last - first > left:
+        if rights == b"rw-p" and not line.endswith(b"[stack]"):
+            found.append((first, last))
+    return found
+
+
+def _have_pages(pages: Sequence[tuple[int, int]]) -> None:
+    """Copy what a fork shares with the helper now, and not page by page when a command needs it."""
+    libc = ctypes.CDLL(None)
+    left = _MOST_PAGES
+    for first, last in pages:
+        if last - first > left:
             continue
         left -= last - first
-        # fails before Linux 5.14; then it is only slower
+        # fails before Linux 5.14, and where it is no longer there; then it is only slower
         libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _POPULATE_WRITE)
 
 

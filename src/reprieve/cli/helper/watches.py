@@ -7,12 +7,14 @@ import select
 import socket
 import time
 
-from reprieve.files import told
+from reprieve.files import marks, told
 from reprieve.files.follow import Follower, Lost
 
 _TREES = 4
 _SHARE = 4  # of the watches that the system allows a user at most this part, so that editors find some
-_MOST = 50_000  # names in a tree; each keeps an inode in the kernel's memory, about a kilobyte
+_MOST = 50_000  # of them; each keeps an inode in the kernel's memory, about a kilobyte
+_MARKS = 15, 16  # part of the marks, which hardly anybody else uses; what the system allows is 1 % of its memory
+_MOST_MARKS = 250_000  # that is 60 MB here
 _SLICE_S = 0.004  # as long may an answer have to wait
 _ANSWER_S = 0.02  # as long may an answer take
 _QUIET_S = 0.02  # who opened a file is looked for when nothing happens for a moment
@@ -78,7 +80,7 @@ class Watches:
         """What to wait for; none of a tree whose events were taken just now."""
         now = time.monotonic()
         trees = [tree for tree in self._trees.values() if now - tree.taken_at >= _BREATH_S]
-        return [tree.follower.fd for tree in trees if tree.follower is not None]
+        return [fd for tree in trees if tree.follower is not None for fd in tree.follower.fds]
 
     def patience_s(self) -> float:
         """How long the loop may wait: there is something to do then."""
@@ -99,7 +101,7 @@ class Watches:
             if follower is None:
                 continue
             try:
-                if follower.fd in ready:
+                if not ready.isdisjoint(follower.fds):
                     tree.taken_at = time.monotonic()
                     follower.drain()
                 now = time.monotonic()
@@ -125,6 +127,8 @@ class Watches:
                 connection.sendall(self._ask(text, (device, inode), id, seq))
             elif kind == told.LIED:
                 self._distrust(text, (device, inode))
+            elif kind == told.USELESS:
+                self._spare((device, inode))
         except OSError:
             return False  # the command is gone, or does not read
         return True
@@ -132,6 +136,10 @@ class Watches:
     def _distrust(self, path: bytes, identity: Identity) -> None:
         if (tree := self._trees.get(identity)) is not None:
             self._give_up(tree, f"a change of {os.fsdecode(path)!r} was not noticed", is_final=True)
+
+    def _spare(self, identity: Identity) -> None:
+        if (tree := self._trees.get(identity)) is not None:
+            self._give_up(tree, "it has many more names than can be followed", is_final=True)
 
     # -- answers
 
@@ -155,8 +163,8 @@ class Watches:
             return told.ANSWER.pack(told.NOTHING, 0, bytes(16), 0, False)
         parts: list[bytes] = []
         if is_all:
-            for path, is_whole in paths.items():
-                parts += (told.NAME.pack(is_whole, len(path)), path)
+            for path, how in paths.items():
+                parts += (told.NAME.pack(how, len(path)), path)
         body = b"".join(parts)
         tree.answers += is_all
         is_due = is_all and tree.answers % _CHECK_EVERY == 0
@@ -177,9 +185,12 @@ class Watches:
             tree.again_at = time.monotonic() + _AGAIN_S
             self._note()
             return
-        used = sum(other.follower.watches for other in self._trees.values() if other.follower is not None)
+        others = [other.follower for other in self._trees.values() if other.follower is not None]
+        watches = min(_MOST, _allowed() // _SHARE) - sum(other.watches for other in others)
+        part, whole = _MARKS
+        own = min(_MOST_MARKS, marks.allowed() * part // whole) - sum(other.marks for other in others)
         try:
-            tree.follower = Follower(tree.root, identity, most=min(_MOST, _allowed() // _SHARE) - used)
+            tree.follower = Follower(tree.root, identity, most=watches, most_marks=own)
         except (Lost, OSError) as error:
             self._lose(tree, error)
 
@@ -210,7 +221,7 @@ class Watches:
         lines = []
         for tree in self._trees.values():
             if tree.follower is not None and tree.follower.id:
-                lines.append(f"followed\t{tree.root!r}\t{tree.follower.watches} watches")
+                lines.append(f"followed\t{tree.root!r}\t{_amount(tree.follower)}")
             elif tree.why:
                 lines.append(f"not followed\t{tree.root!r}\t{ascii(tree.why)[1:-1]}")
         os.ftruncate(self._note_fd, 0)
@@ -253,6 +264,13 @@ def _plain(field: bytes) -> bytes:
     for code, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
         field = field.replace(code, byte)
     return field
+
+
+def _amount(follower: Follower) -> str:
+    text = f"{follower.watches} watches"
+    if follower.marks:
+        text += f", {follower.marks} marks"
+    return text + ", the rest is looked at" * follower.is_partial
 
 
 def _allowed() -> int:
