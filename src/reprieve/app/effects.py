@@ -57,10 +57,12 @@ def record_http(
     description: str = "",
     resource: str = "",
     depends: Sequence[str] = (),
+    is_agents_word: bool = False,
 ) -> Effect:
     """Note an HTTP call that was made, with the request that reverses it; {response.NAME} in it is filled in.
 
-    `undo`: method, url, headers (by credential reference), json, form or text, is_idempotent.
+    `undo`: method, url, headers (by credential reference), json, form or text, is_idempotent. `is_agents_word`: an
+    agent says so, whether or not a window of its is open.
     """
     from reprieve.effects.inverses import http_inverse
     from reprieve.policy.redact import redact
@@ -75,7 +77,7 @@ def record_http(
             tuple(depends),
             inverse,
             {"method": method.upper(), "url": redact(url)},
-            is_trusted=not _is_agent(ws),
+            is_trusted=not (is_agents_word or _is_agent(ws)),
         )
         return journal.record(draft, journals.place(ws))
 
@@ -90,8 +92,9 @@ def record_command(
     resource: str = "",
     depends: Sequence[str] = (),
     is_idempotent: bool = False,
+    is_agents_word: bool = False,
 ) -> Effect:
-    """Note something that was done, with the command that reverses it."""
+    """Note something that was done, with the command that reverses it. `is_agents_word`: an agent says so."""
     from reprieve.effects.command import inverse_of
     from reprieve.policy.redact import redact
 
@@ -104,7 +107,13 @@ def record_command(
             )
     with journal_of(ws) as journal:
         draft = EffectDraft(
-            "command", COMPENSABLE, resource, redact(description), tuple(depends), inverse, is_trusted=not _is_agent(ws)
+            "command",
+            COMPENSABLE,
+            resource,
+            redact(description),
+            tuple(depends),
+            inverse,
+            is_trusted=not (is_agents_word or _is_agent(ws)),
         )
         return journal.record(draft, journals.place(ws))
 

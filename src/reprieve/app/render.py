@@ -10,6 +10,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from reprieve.app.doctor import Finding
+    from reprieve.app.plan_story import PlanStep
+    from reprieve.app.workspace import Status, Workspace
+    from reprieve.errors import ReprieveError
     from reprieve.model.change import Change, Gap
     from reprieve.model.plan import Action, Conflicted, EffectAction, EffectOutcome, Kept, Plan, Report
     from reprieve.model.timeline import TimelineEntry
@@ -150,4 +154,30 @@ def report_json(report: Report) -> Json:
         "not_undone": [gap_json(gap) for gap in report.not_undone],
         "safety_checkpoint": report.safety_checkpoint,
         "redo": report.redo,
+    }
+
+
+def error_json(error: ReprieveError) -> Json:
+    """What went wrong, and what to do next."""
+    shown: Json = {"code": error.code, "message": error.message, "hints": list(error.hints)}
+    if error.details:
+        shown["details"] = list(error.details)
+    return {**shown, **error.data}
+
+
+def finding_json(finding: Finding) -> Json:
+    """One thing that `doctor` looked at."""
+    return {"level": finding.level, "subject": finding.subject, "text": finding.text, "hint": finding.hint}
+
+
+def status_json(ws: Workspace, status: Status, effects: Sequence[Json], unfinished: Sequence[PlanStep]) -> Json:
+    """What is different since a checkpoint, and the steps of plans that never ended."""
+    from reprieve.app.compared import changes_json
+
+    return {
+        "since": entry_json(status.base) if status.base else None,
+        "changes": changes_json(ws, status.changes, b_is_live=True),
+        "effects": list(effects),
+        "gaps": [gap_json(gap) for gap in status.gaps],
+        "plans": [{"plan": s.plan, "step": s.name, "state": s.state, "before": s.opened.id} for s in unfinished],
     }

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from reprieve.errors import BadRef
+from reprieve.app.words import count
+from reprieve.errors import BadRef, StoreCorrupted
 from reprieve.model.thread import STATE, ThreadRecord
+from reprieve.threads.diff import diff
 from reprieve.threads.handoff import summary
+from reprieve.threads.search import Hit
 from reprieve.threads.threads import State, Threads
+from reprieve.threads.verify import verify
 
 # what a state's metadata says about how it came about
 ORIGINS = ("rolled_back_from", "restored_from", "forked_from", "adopted_from", "adopted_sha256")
@@ -95,6 +99,39 @@ def values_json(threads: Threads, thread: str, id: str) -> dict[str, Any]:
     if state is None:
         raise BadRef(f"the thread '{thread}' has no state '{id}'")
     return {name: threads.parts.plain(reference) for name, reference in state.values.items()}
+
+
+def diff_json(threads: Threads, thread: str, before: str, after: str = "") -> dict[str, Any]:
+    """What differs between two states, at every depth."""
+    first, second = find_state(threads, thread, before), find_state(threads, thread, after)
+    found = diff(values_json(threads, thread, first), values_json(threads, thread, second))
+    differences = [{**one._asdict(), "path": list(one.path)} for one in found]
+    return {"before": first, "after": second, "differences": differences}
+
+
+def proof_json(threads: Threads, names: Sequence[str] = (), *, expect: str = "") -> dict[str, Any]:
+    """What checking threads (default: all) found. Raises StoreCorrupted if anything is not as it was written."""
+    names = names or [record.id for record in threads.store.threads() if not record.is_deleted]
+    found = [verify(threads, name, expect=expect) for name in names]
+    problems = [{"thread": one.thread, **problem._asdict()} for one in found for problem in one.problems] + [
+        {"thread": None, "status": "tampered", "reason": line} for line in threads.store.problems()
+    ]
+    told = [
+        {"id": v.thread, "ok": not v.problems, "states": v.states, "entries": v.entries, "hash": v.head} for v in found
+    ]
+    if problems:
+        raise StoreCorrupted(
+            f"{count(len(problems), 'problem')} in {count(len(found), 'thread')}",
+            details=[f"{p['thread'] or 'the database'}: {p['status']}: {p['reason']}" for p in problems[:20]],
+            hints=["restore threads.db from a backup; what is not named here can be relied on"],
+            data={"threads": told, "problems": problems},
+        )
+    return {"threads": told, "problems": []}
+
+
+def hit_json(hit: Hit) -> dict[str, Any]:
+    """A place where a text was found."""
+    return {**hit._asdict(), "created_at": moment(hit.created_at)}
 
 
 def moment(ns: int) -> str:

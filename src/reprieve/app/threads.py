@@ -13,6 +13,9 @@ from reprieve.threads.threads import Threads
 from reprieve.threads.values import Types, loads
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from reprieve.app.public import Workspace as Public
     from reprieve.app.workspace import Workspace
     from reprieve.model.plan import Plan, Report
@@ -45,6 +48,19 @@ def open_threads(
         return Threads(SqliteThreads.open(os.path.join(os.fspath(where), FILE), create=create), types), None
     ws = cast("Workspace", getattr(where, "_inner", where))  # the public Workspace is a thin cover
     return Threads(SqliteThreads.open(path_of(ws), create=create), types, clock=ws.clock), Files(ws)
+
+
+def save_state(threads: Threads, files: Files | None, thread: str, values: Mapping[str, Any], *, label: str) -> str:
+    """Append a state behind the head of a thread, with the checkpoint of the files if they go with it; its id."""
+    from reprieve.threads.ids import new_id
+
+    at = files.position(label) if files is not None else ""
+    last = threads.get(thread)
+    step = last.meta.get("step") if last is not None else -1
+    id = new_id(last.id if last is not None else "", clock=threads.clock)
+    meta = {"source": "save", "step": step + 1 if isinstance(step, int) else 0}
+    threads.put(thread, id, values, parent=last.id if last is not None else "", meta=meta, files=at)
+    return id
 
 
 def roll_back(

@@ -17,6 +17,7 @@ GROUPS = (
     ("Take back", ("rollback", "undo", "revert", "redo", "bisect")),
     ("Beyond files", ("effects", "record", "mail", "compensate", "keep", "approvals", "approve", "deny", "thread")),
     ("Keep in order", ("name", "pin", "prune", "gc", "forget", "verify", "doctor")),
+    ("Serve", ("mcp",)),
     ("Set up", ("protect", "unprotect", "hook", "init", "config", "completion", "help")),
 )
 HIDDEN = {"__complete": "complete"}  # what shells call, and the module that answers

@@ -106,10 +106,9 @@ class Terminal:
         if self._reporter is not None:
             self._reporter.clear()
         if self.json:
-            shown: dict[str, object] = {"code": error.code, "message": error.message, "hints": list(error.hints)}
-            if error.details:
-                shown["details"] = list(error.details)
-            self._object({"ok": False, "command": command or None, **self.fields, "error": {**shown, **error.data}})
+            from reprieve.app.render import error_json
+
+            self._object({"ok": False, "command": command or None, **self.fields, "error": error_json(error)})
             return
         red = self.styled_error
         self.error_line(red("Error:", "error") + " " + humane.safe(error.message))

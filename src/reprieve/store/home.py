@@ -9,6 +9,7 @@
     threads/    agents' states, a database for each workspace that has some (thread_db.py)
     agents/     what the configuration files of coding agents held before our entries (agents/foreign.py)
     mail/       held messages (effects/mail.py)
+    mcp.token   what a client of `reprieve mcp --http` has to show (mcp/http.py)
     helper      the socket of the resident helper, while there is one (cli/helper)
     tmp/        scratch; a file is complete before it gets its real name
 
@@ -28,7 +29,7 @@ VERSION = 1
 _FORMAT_WORDS = "reprieve store "
 _DIRECTORIES = ("packs", "index", "locks", "witness", "tmp")
 _DATABASES = ("store.db", "store.db-journal", "effects.db", "effects.db-journal", "effects.key")
-_OURS = frozenset((*_DIRECTORIES, *_DATABASES, "agents", "ballast", "format", "helper", "mail", "threads"))
+_OURS = frozenset((*_DIRECTORIES, *_DATABASES, "agents", "ballast", "format", "helper", "mail", "mcp.token", "threads"))
 
 
 class Home:

@@ -9,6 +9,7 @@ from reprieve.app import config, places
 from reprieve.app.doctor import Finding, diagnose
 from reprieve.app.finding import open_workspace
 from reprieve.app.recent import last_seen
+from reprieve.app.render import finding_json
 from reprieve.cli import humane
 from reprieve.cli.helper.place import followed, running
 from reprieve.cli.spec import Command, Parsed
@@ -37,7 +38,7 @@ def run(args: Parsed, out: Terminal) -> int:
         version=VERSION,
         python=python,
         system=platform.platform(),
-        findings=[{"level": f.level, "subject": f.subject, "text": f.text, "hint": f.hint} for f in findings],
+        findings=[finding_json(finding) for finding in findings],
     )
     out.line(f"Reprieve {VERSION}, {python}, {platform.platform()}")
     for finding in findings:

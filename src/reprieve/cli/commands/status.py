@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from reprieve.app.beside import since
-from reprieve.app.compared import changes_json
 from reprieve.app.plan_story import unfinished
-from reprieve.app.render import entry_json, gap_json
+from reprieve.app.render import status_json
 from reprieve.cli import humane, opening
 from reprieve.cli.gaps import show_gaps
 from reprieve.cli.refs import REF_HELP
@@ -41,13 +40,7 @@ def run(args: Parsed, out: Terminal) -> int:
         effects = since(ws, status.base)
         broken = unfinished(ws.timeline)
         if out.json:
-            out.answer(
-                since=entry_json(status.base) if status.base else None,
-                changes=changes_json(ws, status.changes, b_is_live=True),
-                effects=effects,
-                gaps=[gap_json(gap) for gap in status.gaps],
-                plans=[{"plan": s.plan, "step": s.name, "state": s.state, "before": s.opened.id} for s in broken],
-            )
+            out.answer(**status_json(ws, status, effects, broken))
             return 0
     base = status.base
     if base is None:

@@ -14,14 +14,12 @@ from reprieve.app.threads import FILE, Files, open_threads, path_of, roll_back
 from reprieve.cli import humane, opening
 from reprieve.cli.spec import Argument, Command, Option, Parsed
 from reprieve.cli.terminal import Terminal
-from reprieve.errors import Misconfigured, Refused, StoreCorrupted, Usage
+from reprieve.errors import Misconfigured, Refused, Usage
 from reprieve.store.thread_memory import MemoryThreads
 from reprieve.threads import handoff, moves, retention
-from reprieve.threads.diff import diff
 from reprieve.threads.search import search
 from reprieve.threads.threads import Threads
 from reprieve.threads.values import Types
-from reprieve.threads.verify import verify
 
 ACTIONS = ("list", "show", "diff", "rollback", "fork", "handoff", "adopt", "verify", "search", "prune", "delete")
 SPEC = Command(
@@ -147,16 +145,15 @@ def _show(args: Parsed, out: Terminal, threads: Threads, files: Files | None, wo
 
 def _diff(args: Parsed, out: Terminal, threads: Threads, files: Files | None, words: list[str]) -> None:
     thread = words[0]
-    before, after = (views.find_state(threads, thread, ref) for ref in (words[1], words[2] if words[2:] else "head"))
-    found = list(diff(views.values_json(threads, thread, before), views.values_json(threads, thread, after)))
-    out.answer(before=before, after=after, differences=[{**one._asdict(), "path": list(one.path)} for one in found])
-    for one in found:
-        place = humane.safe(".".join(map(str, one.path)))
-        if one.change != "added":
-            out.line(f"- {place}: {_told(one.before, 200)}")
-        if one.change != "removed":
-            out.line(f"+ {place}: {_told(one.after, 200)}")
-    if not found:
+    found = views.diff_json(threads, thread, words[1], words[2] if words[2:] else "head")
+    out.answer(**found)
+    for one in found["differences"]:
+        place = humane.safe(".".join(map(str, one["path"])))
+        if one["change"] != "added":
+            out.line(f"- {place}: {_told(one['before'], 200)}")
+        if one["change"] != "removed":
+            out.line(f"+ {place}: {_told(one['after'], 200)}")
+    if not found["differences"]:
         out.line("No difference")
 
 
@@ -209,34 +206,18 @@ def _adopt(args: Parsed, out: Terminal, threads: Threads, files: Files | None, w
 
 
 def _verify(args: Parsed, out: Terminal, threads: Threads, files: Files | None, words: list[str]) -> None:
-    names = words or [record.id for record in threads.store.threads() if not record.is_deleted]
-    found = [verify(threads, name, expect=args.text("expect")) for name in names]
-    problems = [{"thread": one.thread, **problem._asdict()} for one in found for problem in one.problems] + [
-        {"thread": None, "status": "tampered", "reason": line} for line in threads.store.problems()
-    ]
-    told = [
-        {"id": v.thread, "ok": not v.problems, "states": v.states, "entries": v.entries, "hash": v.head} for v in found
-    ]
-    if problems:
-        raise StoreCorrupted(
-            f"{humane.count(len(problems), 'problem')} in {humane.count(len(found), 'thread')}",
-            details=[f"{p['thread'] or 'the database'}: {p['status']}: {p['reason']}" for p in problems[:20]],
-            hints=["restore threads.db from a backup; what is not named here can be relied on"],
-            data={"threads": told, "problems": problems},
-        )
-    out.answer(threads=told, problems=[])
-    for verdict in found:
-        out.line(
-            f"{humane.safe(verdict.thread)}: {humane.count(verdict.states, 'state')} as stored, hash {verdict.head}"
-        )
-    if not found:
+    found = views.proof_json(threads, words, expect=args.text("expect"))
+    out.answer(**found)
+    for one in found["threads"]:
+        out.line(f"{humane.safe(one['id'])}: {humane.count(one['states'], 'state')} as stored, hash {one['hash']}")
+    if not found["threads"]:
         out.line("No threads yet")
 
 
 def _search(args: Parsed, out: Terminal, threads: Threads, files: Files | None, words: list[str]) -> None:
     number = args.number("number")
     hits = list(search(threads, words[0], thread=args.text("thread"), limit=20 if number is None else number))
-    out.answer(hits=[{**hit._asdict(), "created_at": views.moment(hit.created_at)} for hit in hits])
+    out.answer(hits=[views.hit_json(hit) for hit in hits])
     for hit in hits:
         out.line(f"{humane.safe(hit.thread)}  {hit.id}  {humane.safe(hit.channel)}: {humane.safe(hit.text)}")
     if not hits:

@@ -1,0 +1,106 @@
+"""Put the server together, and run it over standard input and output."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import anyio
+import anyio.to_thread
+import mcp_types as types
+from mcp.server.lowlevel.server import Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.stdio import stdio_server
+
+from reprieve.mcp import answering, resources, teaching
+from reprieve.mcp.answering import Context
+from reprieve.mcp.catalog import BY_NAME, TOOLS
+from reprieve.mcp.stdio import bounded_stdin
+from reprieve.mcp.tool import Desk, Tool
+from reprieve.version import VERSION
+
+NAME = "reprieve"
+_WORKERS = 8  # calls at once; the store lets one writer in at a time anyway
+
+
+def make(start: str) -> Server[Any]:
+    """A server for the folder `start`."""
+    desk, workers = Desk(start), anyio.CapacityLimiter(_WORKERS)
+    tools = [_described(tool) for tool in TOOLS]
+
+    async def list_tools(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=tools)
+
+    async def call_tool(
+        ctx: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        return await answering.call_tool(desk, ctx, params, workers)
+
+    async def list_resources(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+        cursor = (params.cursor if params is not None else None) or ""
+        found, following = await anyio.to_thread.run_sync(lambda: resources.listed(desk, cursor), limiter=workers)
+        return types.ListResourcesResult(resources=found, next_cursor=following)
+
+    async def list_templates(
+        ctx: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(resource_templates=list(resources.TEMPLATES))
+
+    async def read_resource(ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        uri, owner = str(params.uri), answering.owner_of(ctx)
+        text = await anyio.to_thread.run_sync(lambda: resources.read(desk, uri, owner), limiter=workers)
+        found = types.TextResourceContents(uri=uri, text=text, mime_type="application/json")
+        return types.ReadResourceResult(contents=[found])
+
+    async def list_prompts(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=teaching.prompts())
+
+    async def get_prompt(ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        return teaching.prompt(params.name, dict(params.arguments or {}))
+
+    server: Server[Any] = Server(
+        NAME,
+        title="Reprieve",
+        version=VERSION,
+        description="Undo for AI agents: checkpoints, diffs, rollbacks, held mail, agent state",
+        instructions=teaching.INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
+        on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt,
+        get_tool_input_schema=lambda name: BY_NAME[name].takes if name in BY_NAME else None,
+    )
+    # what a client hands back between two rounds of one call is sealed with a key of this process
+    server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=NAME))
+    return server
+
+
+def _described(tool: Tool) -> types.Tool:
+    return types.Tool(
+        name=tool.full_name,
+        title=tool.title,
+        description=tool.about,
+        input_schema=tool.takes,
+        output_schema=tool.gives,
+        annotations=types.ToolAnnotations(
+            title=tool.title,
+            read_only_hint=tool.reads,
+            destructive_hint=tool.destroys,
+            idempotent_hint=tool.repeats,
+            open_world_hint=tool.reaches,
+        ),
+    )
+
+
+def serve_stdio(start: str) -> None:
+    """Serve one client over standard input and output, until it closes them."""
+
+    async def serve() -> None:
+        server = make(start)
+        with bounded_stdin() as stdin:
+            async with stdio_server(stdin=cast(Any, anyio.wrap_file(cast(Any, stdin)))) as (reading, writing):
+                await server.run(reading, writing, server.create_initialization_options())
+
+    anyio.run(serve)

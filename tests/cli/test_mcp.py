@@ -1,0 +1,85 @@
+"""`reprieve mcp` as a process: what a client that knows only JSON-RPC sees. tests/mcp_server has the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from support import Cli
+
+
+def talk(project: Path, *messages: Any) -> tuple[list[Any], str, int]:
+    """Send messages (or raw lines) to a server over its standard input; its answers up to the last message's."""
+    lines = [m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages]
+    last = next(m["id"] for m in reversed(messages) if isinstance(m, dict) and "id" in m)
+    command = [sys.executable, "-m", "reprieve", "mcp"]
+    with subprocess.Popen(
+        command, cwd=project, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ}
+    ) as server:
+        assert server.stdin and server.stdout and server.stderr
+        server.stdin.write(b"\n".join(lines) + b"\n")
+        server.stdin.flush()
+        answers = []
+        for line in server.stdout:
+            answers.append(json.loads(line))
+            if answers[-1].get("id") == last:
+                break
+        server.stdin.close()
+        err = server.stderr.read().decode()
+        return answers, err, server.wait(60)
+
+
+def hello(version: str = "2025-11-25") -> list[dict[str, Any]]:
+    client = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    return [
+        {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    ]
+
+
+def call(id: int, tool: str, **args: Any) -> dict[str, Any]:
+    params = {"name": f"reprieve_{tool}", "arguments": args}
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
+
+
+def test_a_client_is_told_how_to_work_reversibly(project: Path) -> None:
+    (answer, *_), err, code = talk(project, *hello())
+    told = answer["result"]
+    assert told["serverInfo"]["name"] == "reprieve"
+    assert "reprieve_checkpoint" in told["instructions"]
+    assert (err, code) == ("", 0)
+
+
+def test_a_checkpoint_over_the_wire_is_one_of_the_command_line(project: Path, cli: Cli) -> None:
+    answers, _, _ = talk(project, *hello(), call(1, "checkpoint", label="by wire"))
+    (made,) = [a["result"]["structuredContent"]["checkpoint"] for a in answers if a.get("id") == 1]
+    assert cli("show", made["id"], "--json").json["entry"]["label"] == "by wire"
+
+
+def test_S41_oversized_and_broken_messages_end_nothing(project: Path) -> None:
+    """A message beyond the limit, deep nesting, no JSON, no object: the next call is answered as if nothing was."""
+    huge = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"' + b"x" * (5 << 20) + b'"}}'
+    deep = b'{"jsonrpc":"2.0","id":8,"method":"ping","params":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    answers, _, code = talk(project, *hello(), huge, deep, b"not json", b"[]", b"\xff\xfe", call(9, "doctor"))
+    (good,) = [a for a in answers if a.get("id") == 9]
+    assert good["result"]["structuredContent"]["ok"] is True
+    assert code == 0
+
+
+def test_options_of_http_need_http(cli: Cli, project: Path) -> None:
+    for args in (["--port", "1"], ["--new-token"], ["--http", "--port", "70000"]):
+        assert cli("mcp", *args, check=False).code == 2
+
+
+def test_a_missing_library_is_named(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """Without the extra the command says what to install."""
+    (tmp_path / "no" / "mcp").mkdir(parents=True)
+    (tmp_path / "no" / "mcp" / "__init__.py").write_text("raise ImportError('not here')\n")
+    path = f"{tmp_path / 'no'}:{Path(__file__).resolve().parents[2] / 'src'}"
+    done = cli("mcp", env={"PYTHONPATH": path}, check=False)
+    assert done.code == 3
+    assert "reprieve[mcp]" in done.err
