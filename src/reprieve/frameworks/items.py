@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reprieve.app.threads import open_threads, roll_back
+from reprieve.errors import Usage
 from reprieve.threads.ids import new_id
 from reprieve.threads.pairs import legal_cuts
 from reprieve.threads.values import Types
@@ -38,9 +39,17 @@ class Items:
         return self._files is not None
 
     def read(self, thread: str, ns: str = "", id: str = "") -> list[Any]:
-        """The items at a state, by default the present one; none if there is no such list."""
+        """The items at a state, by default the present one; none if there is no such list. Raises Usage."""
         state = self.threads.get(thread, id, ns=ns)
-        return [] if state is None else list(self.threads.value(thread, state.values[ITEMS]))
+        if state is None:
+            return []
+        if ITEMS not in state.values:
+            raise Usage(f"the thread '{thread}' is no session: it holds {', '.join(state.values) or 'nothing'}")
+        return list(self.threads.value(thread, state.values[ITEMS]))
+
+    def names(self, thread: str) -> list[str]:
+        """Namespaces with items, besides the first."""
+        return [ns for ns in self.threads.store.heads(thread) if ns and self.read(thread, ns)]
 
     def write(self, thread: str, change: Callable[[list[Any]], Sequence[Any]], ns: str = "") -> str:
         """Replace the items by what `change` makes of them, as a state linked with the files of this moment; its id.
