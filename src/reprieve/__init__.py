@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from reprieve import http
     from reprieve.app.public import Workspace
     from reprieve.app.public import Workspace as open  # noqa: A004 - reprieve.open, as in the contract
+    from reprieve.app.turns import Conversation
     from reprieve.errors import (
         BadRef,
         Conflict,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BadRef",
     "Conflict",
+    "Conversation",
     "Effect",
     "Interrupted",
     "Misconfigured",
@@ -63,6 +65,7 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
+    "Conversation": ("reprieve.app.turns", "Conversation"),
     "Effect": ("reprieve.model.effect", "Effect"),
     "Plan": ("reprieve.model.plan", "Plan"),
     "Report": ("reprieve.model.plan", "Report"),

@@ -249,11 +249,12 @@ def open_step(
     call: str = "",
     parent: str = "",
     more: Callable[[], str] | None = None,
+    at: str = moments.CALL,
     writes: tuple[str, ...] = (),
 ) -> Step:
     """Take the checkpoint before a step and open its window, in the turn that the session is in.
 
-    `more` gives fields for the checkpoint's data, asked for under the workspace's lock.
+    `more` gives fields for the checkpoint's data, asked for under the workspace's lock. `at`: PROMPT begins a turn.
     """
     with ws.store.lock(ws.id):
         # until the end of a window is recorded, all that changes would count as its work
@@ -262,8 +263,8 @@ def open_step(
             ws.unsealed.remove(step)
         fields = more() if more is not None else ""
         last = look_back(ws.timeline, who)
-        turn = last.talk.turn if last.talk is not None else 1
-        talk = talk_json(Talk(who, moments.CALL, turn=turn, told=last.told(is_telling=False), call=call))
+        turn = last.talk.turn + (at == moments.PROMPT) if last.talk is not None else 1
+        talk = talk_json(Talk(who, at, turn=turn, told=last.told(is_telling=False), call=call))
         made, window = ws.open_window(
             who,
             name,

@@ -148,11 +148,16 @@ class Moves:
         plan = self._plan(REVERT, target, differences, self._ordinary(paths))
         return plan.replace(contents=tuple(self.contents.items()))
 
-    def redo(self, beside: Collection[str] = ()) -> Plan:
-        """Undo the last move that was not redone yet. `beside`: ids of moves that moved more than this tree."""
+    def redo(self, beside: Collection[str] = (), *, of: str = "") -> Plan:
+        """Undo the last move that was not redone yet. `beside`: ids of moves that moved more than this tree.
+
+        `of`: the id of the one that is meant.
+        """
         for move in self._to_redo(beside):
+            if of and move.id != of:
+                continue
             differences, conflicts = self._back_from(move)
-            if differences or conflicts or move.id in beside:
+            if differences or conflicts or of or move.id in beside:
                 return self._redo(move, differences, conflicts)
         raise Usage("there is nothing to redo", hints=["see what happened: reprieve log"])
 

@@ -398,11 +398,11 @@ class Workspace:
 
         return self._move(plan, None, None, dry_run=dry_run, expect=expect)
 
-    def redo(self, *, dry_run: bool = False, expect: str = "") -> tuple[Plan, Report | None]:
-        """Undo the last rollback, undo or revert that was not redone yet."""
+    def redo(self, *, of: str = "", dry_run: bool = False, expect: str = "") -> tuple[Plan, Report | None]:
+        """Undo the last rollback, undo or revert that was not redone yet; `of`: that one, by its id."""
 
         def plan(moves: Moves) -> Plan:
-            made = moves.redo(self._moved_beside())
+            made = moves.redo(self._moved_beside(), of=of)
             found.append(made.of)
             return made
 
@@ -526,6 +526,11 @@ class Workspace:
         """Ids of moves that also moved a tracked path."""
         entries = (entry for annex in self.annexes for entry in annex.ws.timeline.backwards() if entry.kind in MOVES)
         return {field(entry.data, "with") for entry in entries}
+
+    def recover(self) -> None:
+        """Finish, or take back, a move that was interrupted."""
+        with self.store.lock(self.id):
+            self._recover()
 
     def _recover(self) -> None:
         for ws in (self, *(annex.ws for annex in self.annexes)):
