@@ -10,7 +10,20 @@ from distutils.sysconfig import customize_compiler
 
 from setuptools.errors import CCompilerError, ExecError, PlatformError
 
-parts = ["", "_beneath", "_dirs", "_entries", "_files", "_hash", "_moves", "_rooms", "_scan", "_tree", "_walk"]
+parts = [
+    "",
+    "_beneath",
+    "_dirs",
+    "_entries",
+    "_files",
+    "_hash",
+    "_moves",
+    "_rooms",
+    "_scan",
+    "_tree",
+    "_walk",
+    "_writers",
+]
 native = Extension(
     "reprieve.files._native",
     [f"src/reprieve/files/_native{part}.c" for part in parts],

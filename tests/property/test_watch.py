@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from reprieve.files import follow, snapshot, told, tree
+from reprieve.files import follow, native, snapshot, told, tree
 from reprieve.files.snapshot import Limits, Snapshot, take_snapshot
 from reprieve.model.entry import Entry
 from reprieve.model.reporter import Reporter
@@ -162,7 +163,10 @@ def _no_links(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _no_writers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "_is_free", lambda fd: True)
+    def nobody(root_fd: int, paths: Sequence[bytes], between: Callable[[], object]) -> list[bool]:
+        return [False for _ in native.writers(root_fd, paths, between)]
+
+    monkeypatch.setattr(follow, "native", SimpleNamespace(**{**vars(native), "writers": nobody}))
 
 
 def _only_the_name(monkeypatch: pytest.MonkeyPatch) -> None:

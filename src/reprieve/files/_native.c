@@ -82,6 +82,7 @@ static PyMethodDef methods[] = {
     {"stat_many", py_stat_many, METH_VARARGS, NULL},
     {"syncfs", py_syncfs, METH_VARARGS, NULL},
     {"birth", py_birth, METH_VARARGS, NULL},
+    {"writers", py_writers, METH_VARARGS, NULL},
     {"trim", py_trim, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

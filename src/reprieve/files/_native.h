@@ -259,5 +259,6 @@ PyObject *py_fill_stats(PyObject *module, PyObject *args);
 PyObject *py_stat_many(PyObject *module, PyObject *args);
 PyObject *py_syncfs(PyObject *module, PyObject *args);
 PyObject *py_birth(PyObject *module, PyObject *args);
+PyObject *py_writers(PyObject *module, PyObject *args);
 
 #endif

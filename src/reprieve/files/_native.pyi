@@ -165,6 +165,13 @@ def fill_stats(root_fd: int, rows: bytearray, /) -> list[int]:
 def syncfs(fd: int, /) -> None:
     """Make the whole file system of fd durable."""
 
+def writers(root_fd: int, paths: Iterable[bytes], between: Callable[[], object], /) -> list[bool]:
+    """Whether somebody may have it open for writing, or mapped; False also where no regular file is.
+
+    All are opened to read, then `between` is called, then each is asked for a lease that is dropped at once. True where
+    that cannot be told: no right to open it, another owner, a system without leases.
+    """
+
 def trim() -> None:
     """Give freed memory back to the system where that does not happen by itself."""
 

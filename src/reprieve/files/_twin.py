@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from reprieve.files._twin_dirs import finish_dirs, make_dirs, unlink_many
 from reprieve.files._twin_entries import entries, fill_stats, pack
 from reprieve.files._twin_moves import look_at, move_many, with_xattrs
-from reprieve.files._twin_open import Parents, birth, open_beneath, rename2, stat_many, syncfs
+from reprieve.files._twin_open import Parents, birth, open_beneath, rename2, stat_many, syncfs, writers
 from reprieve.files._twin_scan import scan, set_stat
 from reprieve.files._twin_tree import (
     CHUNKED,
@@ -68,6 +68,7 @@ __all__ = [
     "unlink_many",
     "with_xattrs",
     "write_files",
+    "writers",
 ]
 
 

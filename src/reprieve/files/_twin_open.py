@@ -1,4 +1,4 @@
-"""Open, rename and stat beneath a root, in Python: the twins of open_beneath, rename2, stat_many, syncfs and birth."""
+"""Open, rename and stat beneath a root, in Python: the twins of open_beneath, rename2, stat_many, syncfs, writers, birth."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import stat
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from reprieve.files._twin_tree import is_clean, parent
 
@@ -141,6 +141,53 @@ def syncfs(fd: int, /) -> None:
     elif call(fd):
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
+
+
+def writers(root_fd: int, paths: Iterable[bytes], between: Callable[[], object], /) -> list[bool]:
+    held: list[int] = []  # -1: nothing is there that could be written, -2: it cannot be told
+    paths = tuple(paths)
+    for path in paths:
+        if not isinstance(path, bytes):
+            raise TypeError("paths must be bytes")
+        if not path or not is_clean(path):
+            raise _error(errno.EINVAL, path)
+    try:
+        held += (_open_regular(root_fd, path) for path in paths)
+        between()
+        return [fd == -2 or (fd >= 0 and _has_writer(fd)) for fd in held]
+    finally:
+        for fd in held:
+            if fd >= 0:
+                os.close(fd)
+
+
+def _open_regular(root_fd: int, path: bytes) -> int:
+    """A descriptor to read. A pipe or a device is never opened."""
+    if not hasattr(os, "O_PATH"):
+        return -2
+    try:
+        at = open_beneath(root_fd, path, os.O_PATH)
+    except OSError as e:
+        return -1 if e.errno in _MISSING else -2
+    try:
+        if not stat.S_ISREG(os.fstat(at).st_mode):
+            return -1
+        return os.open(f"/proc/self/fd/{at}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return -2
+    finally:
+        os.close(at)
+
+
+def _has_writer(fd: int) -> bool:
+    import fcntl
+
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except (AttributeError, OSError):
+        return True  # somebody has it; or it is not ours to ask
+    return False
 
 
 def birth(fd: int, /) -> int:

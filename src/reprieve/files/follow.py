@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
-import stat
 import struct
 import time
 from itertools import islice
 
-from reprieve.files import native
+from reprieve.files import native, tree
 from reprieve.files.marks import Marks
 from reprieve.files.told import ALONE, DEAF, WHOLE
 
@@ -42,7 +40,8 @@ _READ = 1 << 16
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC if hasattr(os, "O_PATH") else 0
 _CHANGED_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # then there are events that say so
-_BATCH = 64
+_BATCH = 128  # files that are open at once for an instant
+MANY_OPENED = 500  # more than this, and they hold up every answer
 _MANY = 4096
 _MOST_KNOWN = 50_000  # names that are kept because something happened to them
 MOST_TOLD = 4_000  # more than this, and looking at everything is as quick
@@ -86,6 +85,8 @@ class Follower:
         self._unheard: set[bytes] = set()  # have no watch of their own
         self._closed: set[bytes] = set()  # directories that could not be looked into
         self._deaf: set[bytes] = set()  # directories that are not followed, nor anything below: no watches are left
+        self._stages: set[bytes] = set()  # of a restore: what is there is moved elsewhere soon, so it is not followed
+        self._changed: dict[bytes, None] = {}  # directories that perhaps can't be entered any longer, or again
         self._inside: dict[bytes, set[int]] = {}  # watches of files, by directory
         self._testing: frozenset[bytes] = frozenset()
         self._new: dict[bytes, None] = {}  # names that need a watch
@@ -120,6 +121,11 @@ class Follower:
     def is_behind(self) -> bool:
         """It does not know all of the tree."""
         return bool(self._unlisted or self._new)
+
+    @property
+    def is_pressed(self) -> bool:
+        """Somebody opened so many files, perhaps all to read them, that telling of them costs as much as a scan."""
+        return len(self._opened) > MANY_OPENED
 
     @property
     def has_work(self) -> bool:
@@ -162,6 +168,7 @@ class Follower:
         told = dict.fromkeys((*self._opened, *self._written, *self._unheard), ALONE)
         told.update((path, WHOLE if is_whole else ALONE) for path, (_, is_whole) in self._dirty.items())
         told.update(dict.fromkeys(self._deaf, DEAF))
+        told.update(dict.fromkeys(self._stages, WHOLE))
         return len(told) <= MOST_TOLD, told
 
     # -- what happened
@@ -179,7 +186,7 @@ class Follower:
             try:
                 data = os.read(self.fd, _READ)
             except BlockingIOError:
-                return
+                break
             at, end = 0, len(data)
             while at < end:
                 watch, mask, _, length = _EVENT.unpack_from(data, at)
@@ -189,6 +196,8 @@ class Follower:
             self.quiet_at = time.monotonic()
             if len(self._dirty) + len(self._opened) > _MOST_KNOWN:
                 raise Lost("too much changed to keep track of")
+        if self._changed:
+            self._look_into_changed()
 
     def _one(self, watch: int, mask: int, name: bytes) -> None:
         if mask & OVERFLOW:
@@ -222,14 +231,39 @@ class Follower:
             self._opened[path] = None  # perhaps by the last who had it
 
     def _of_dir(self, path: bytes, mask: int) -> None:
-        # whoever changes its mode changes what can be seen below it
+        if path.startswith(tree.STAGES) and b"/" not in path:
+            if mask & (CREATE | MOVED_TO):
+                self._stages.add(path)
+            elif mask & (DELETE | MOVED_FROM):
+                self._stages.discard(path)
+            self._touch(path, is_whole=True)
+            return
+        if not mask & (CREATE | MOVED_FROM | MOVED_TO | DELETE) and path in self._watches:
+            self._touch(path)
+            self._changed[path] = None
+            return
         self._touch(path, is_whole=True)
         if mask & MOVED_FROM or (mask & (CREATE | MOVED_TO) and (path in self._watches or path in self._deaf)):
             self._forget(path)
         if mask & (CREATE | MOVED_TO) or (mask & ATTRIB and path not in self._watches):
             self._unlisted.append(path)
-        if mask & ATTRIB and self._closed:
-            self._unlisted += [closed for closed in self._closed if closed.startswith(path + b"/" if path else b"")]
+
+    def _look_into_changed(self) -> None:
+        """Directories whose mode, owner or times changed: the first two may change what can be seen below them.
+
+        Whoever looked while one was closed has a gap there, and looks into it every time until it is open again.
+        """
+        root = self._open_root()
+        try:
+            while self._changed:
+                path, _ = self._changed.popitem()
+                if path in self._closed or not _can_enter(root, path):
+                    self._touch(path, is_whole=True)
+                    self._closed.add(path)
+                    below = path + b"/" if path else b""
+                    self._unlisted += [other for other in self._closed if other == path or other.startswith(below)]
+        finally:
+            os.close(root)
 
     def _of_file(self, watch: int, mask: int) -> None:
         """An event of a file's own watch: above all, that it got another name or lost one."""
@@ -324,12 +358,17 @@ class Follower:
                     name = os.fsencode(entry.name)
                     child = path + b"/" + name if path else name
                     if entry.is_dir(follow_symlinks=False):
-                        self._unlisted.append(child)
+                        if path or not name.startswith(tree.STAGES):
+                            self._unlisted.append(child)
+                        else:
+                            self._stages.add(child)
                     elif self._is_full():
                         self._leave_out(path)
                         return
                     else:
                         self._watch_file(fd, name, child, is_regular=entry.is_file(follow_symlinks=False))
+            if not os.access(b".", os.R_OK | os.X_OK, dir_fd=fd, effective_ids=True):
+                self._closed.add(path)
         except OSError as e:
             raise Lost(f"a directory cannot be listed ({e.strerror})") from e
         finally:
@@ -432,43 +471,19 @@ class Follower:
         Our own opening is an event too; those of it are read before the leases. So whoever opens one later makes an
         event that is read later, and whoever did before is found by the lease.
         """
-        held: list[tuple[bytes, int]] = []
-        self._testing = frozenset(paths)
+        tested = list(paths)
+        self._testing = frozenset(tested)
+        for path in tested:
+            self._opened.pop(path, None)
         try:
-            for path in self._testing:
-                self._opened.pop(path, None)
-                fd = self._open_regular(root, path)
-                if fd >= 0:
-                    held.append((path, fd))
-            self.drain()
+            found = native.writers(root, tested, self.drain)
         finally:
             self._testing = frozenset()
-            for path, fd in held:
-                if _is_free(fd):
-                    self._written.discard(path)
-                else:
-                    self._written.add(path)
-                os.close(fd)
-
-    def _open_regular(self, root: int, path: bytes) -> int:
-        """A descriptor to read, -1 if there is none. A pipe or a device is never opened."""
-        try:
-            at = native.open_beneath(root, path, _NAME)
-        except OSError as e:
-            self._written.discard(path)
-            if e.errno not in _CHANGED_PLACE:
+        for path, is_written in zip(tested, found, strict=True):
+            if is_written:
                 self._written.add(path)
-            return -1
-        try:
-            if not stat.S_ISREG(os.fstat(at).st_mode):
+            else:
                 self._written.discard(path)
-                return -1
-            return os.open(f"/proc/self/fd/{at}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            self._written.add(path)
-            return -1
-        finally:
-            os.close(at)
 
     def _open_root(self) -> int:
         try:
@@ -493,11 +508,13 @@ def _beneath(root: int, path: bytes) -> int:
     return native.open_beneath(root, path, _DIRECTORY) if path else os.open(b".", _DIRECTORY, dir_fd=root)
 
 
-def _is_free(fd: int) -> bool:
-    """Nobody has the file open for writing. The lease is dropped at once: nobody is to wait for us."""
+def _can_enter(root: int, path: bytes) -> bool:
+    """Whether it can be listed, and what is in it be looked at."""
     try:
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        fd = _beneath(root, path)
     except OSError:
-        return False  # somebody has; or it is not ours to ask
-    return True
+        return False
+    try:
+        return os.access(b".", os.R_OK | os.X_OK, dir_fd=fd, effective_ids=True)
+    finally:
+        os.close(fd)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         unlink_many,
         with_xattrs,
         write_files,
+        writers,
     )
 
     IMPLEMENTATION: str
@@ -79,4 +80,5 @@ __all__ = [
     "unlink_many",
     "with_xattrs",
     "write_files",
+    "writers",
 ]

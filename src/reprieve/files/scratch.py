@@ -106,7 +106,7 @@ class Scratch:
         except ValueError:
             return None  # directories turned into something else while we looked
         moves = tree.compare(index, target)
-        stage = b".reprieve-" + os.urandom(8).hex().encode()
+        stage = tree.STAGES + os.urandom(8).hex().encode()
         restore = Restore(
             self._fd, moves, index=index, blobs=self.blobs, stage_name=stage, reporter=Reporter(), is_durable=False
         )

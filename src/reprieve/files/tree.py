@@ -23,6 +23,7 @@ MAGIC = b"RPTREE01"
 HEADER = struct.Struct("<8sQQQII16s8s")
 ROW = struct.Struct("<IHBBIIIIQqqIIQQQQ32sII")
 LONGEST_PATH = 65_535
+STAGES = b".reprieve-"  # how the names of staging directories begin; they lie in the root of a file system
 RACY, CHUNKED, NEEDS, GAP = 1, 2, 4, 8
 
 # columns of a row that only the index keeps: nlink, ctime_s, ctime_ns, ino, dev

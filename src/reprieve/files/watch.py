@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         def close(self) -> None: ...
 
 
-STAGES = b".reprieve-"  # how the names of staging directories begin
 _SHARE = 20  # looking takes at most one part in so many of the time
 _RACY_NS = 20_000_000  # as for snapshots: a tick of the kernel's clock, and some
 
@@ -70,7 +69,7 @@ def ignores(limits: Limits) -> Ignores:
     excludes = limits.excludes if limits.excludes is not None and not limits.excludes.is_empty else None
 
     def ignored(path: bytes, is_dir: bool) -> bool:
-        if path.rpartition(b"/")[2].startswith(STAGES) or path in limits.skip:
+        if path.rpartition(b"/")[2].startswith(tree.STAGES) or path in limits.skip:
             return True
         return excludes is not None and not excludes.accepts(path, is_dir)
 

@@ -66,7 +66,7 @@ def begin(
     """
     operation, safety = new_id(), new_id()
     moves: tree.Delta = [(a.path, a.before, a.after) for a in plan.actions]
-    restore = _restore(capture, moves, seen.index, b".reprieve-" + operation.encode())
+    restore = _restore(capture, moves, seen.index, tree.STAGES + operation.encode())
     restore.prefetch()
     try:
         restore.check()

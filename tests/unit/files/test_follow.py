@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,6 +117,61 @@ def test_what_comes_in_a_new_directory_is_told_with_it(followed: Followed, root:
     (root / "n" / "m" / "x").write_bytes(b"y")
     told = followed.told()
     assert told is not None and b"n/m/x" in told
+
+
+def test_times_of_a_directory_say_nothing_of_what_is_below_it(followed: Followed, root: Path) -> None:
+    """A restore sets those of the root: that alone is no reason to look at everything the next time."""
+    os.utime(root)
+    os.utime(root / "d")
+    assert followed.told() == {b"": False, b"d": False}
+
+
+def test_a_directory_that_is_closed_and_opened_again_is_told_with_all_below() -> None:
+    """Nobody can see below it in between. As another user, since root sees everything."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        folder = Path(place) / "root" / "d" / "e"
+        folder.mkdir(parents=True)
+        (folder / "f").write_bytes(b"1")
+        me = os.geteuid()
+        if me == 0:
+            for path in (Path(place), *Path(place).rglob("*")):
+                os.chown(path, 65534, -1)
+            os.seteuid(65534)
+        try:
+            followed = Followed(Path(place) / "root")
+            (folder.parent).chmod(0o600)
+            for mode in (0o600, 0o755):
+                folder.parent.chmod(mode)
+                told = followed.told()
+                assert told is not None and told[b"d"] and set(told) <= {b"d", b"d/e", b"d/e/f"}
+            followed.settle()
+            followed.told()
+            folder.chmod(0o700)
+            assert followed.told() == {b"d/e": False}
+            followed.follower.close()
+        finally:
+            os.seteuid(me)
+
+
+def test_the_stage_of_a_restore_is_not_followed_and_told_every_time(followed: Followed, root: Path) -> None:
+    """What comes out of it is; nothing in it costs anything meanwhile."""
+    before = followed.follower.watches
+    stage = root / ".reprieve-x"
+    (stage / "new").mkdir(parents=True)
+    (stage / "new" / "f").write_bytes(b"1")
+    assert followed.told() == {b".reprieve-x": True}
+    followed.settle()
+    assert followed.follower.watches == before
+    assert followed.told() == {b".reprieve-x": True}
+    (stage / "new").rename(root / "new")
+    told = followed.told()
+    assert told is not None and told[b"new"] and told[b".reprieve-x"]
+    stage.rmdir()
+    followed.settle()
+    followed.told()
+    assert followed.told() == {}
+    (root / "new" / "f").write_bytes(b"2")
+    assert b"new/f" in (followed.told() or {})
 
 
 def test_more_than_the_queue_holds_is_a_loss(followed: Followed, root: Path) -> None:

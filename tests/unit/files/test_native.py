@@ -131,6 +131,27 @@ def test_sync_and_birth(n: ModuleType, root: Root) -> None:
     assert _native.birth(root.fd) == _twin.birth(root.fd)
 
 
+def test_writers_are_told_from_readers(n: ModuleType, root: Root) -> None:
+    """By a lease: who reads does not count, who writes does; what is no file has nobody. Nothing special is opened."""
+    for name in ("read", "written", "free"):
+        (root.path / name).write_bytes(b"x")
+    os.mkfifo(root.path / "pipe")
+    (root.path / "link").symlink_to("written")
+    (root.path / "folder").mkdir()
+    names = [b"read", b"written", b"free", b"pipe", b"link", b"folder", b"missing", b"link/x"]
+    called: list[int] = []
+    with (root.path / "read").open("rb"), (root.path / "written").open("r+b"):
+        assert n.writers(root.fd, names, lambda: called.append(1)) == [False, True, *[False] * 6]
+    assert called == [1]
+    assert not any(n.writers(root.fd, names, lambda: None))
+    with pytest.raises(ZeroDivisionError):
+        n.writers(root.fd, [b"free"], lambda: 1 // 0)
+    with pytest.raises(OSError):
+        n.writers(root.fd, [b"../free"], lambda: None)
+    with (root.path / "free").open("r+b"):  # no lease of ours is left
+        assert n.writers(root.fd, [b"free"], lambda: None) == [True]
+
+
 def test_no_descriptor_is_left_open(n: ModuleType, root: Root) -> None:
     for i in range(30):
         root.write(b"d%d/e/f" % i)

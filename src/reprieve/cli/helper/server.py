@@ -23,6 +23,7 @@ from reprieve.cli.helper.watches import Watches
 from reprieve.model.value import Value
 
 _LOOK_S = 30.0  # how often to look whether the socket is still there
+_REST_S = 2.0  # as long does a command have the processors without us
 _SPARE_S = 0.1  # a spare is forked when the command has ended, which goes first, or after this
 
 
@@ -100,6 +101,7 @@ class Server:
             if self.is_spare_wanted and (not self.children or now - asked_at >= _SPARE_S):
                 self.spare = self._fork(None)
                 self.is_spare_wanted = False  # if that one is killed there will be another with the next request
+            self.watches.rest_until = asked_at + _REST_S if self.children else 0.0
             ready = self._wait(asked_at)
             if self.wake in ready:
                 os.read(self.wake, 4096)

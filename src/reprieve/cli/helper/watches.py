@@ -53,6 +53,8 @@ class _Tree:
             return 1e12
         if self.follower.is_behind or not self.follower.id:
             return 0.0
+        if self.follower.is_pressed:
+            return self.worked_at + _SLICE_S  # after a search through all files: 10 µs each, half of the time
         return max(self.follower.quiet_at + _QUIET_S, self.worked_at + _REST_S)
 
 
@@ -65,6 +67,7 @@ class Watches:
         self._mounts = -1
         self._moved = select.poll()
         self._places: list[Mount] = []
+        self.rest_until = 0.0  # a command is at work: events are taken, all else can wait
 
     def close(self) -> None:
         """Let go of everything; in a fork, of its copy."""
@@ -91,7 +94,7 @@ class Watches:
                 continue
             if now - tree.taken_at < _BREATH_S:
                 waits.append(_BREATH_S - (now - tree.taken_at))
-            waits.append(max(0.0, tree.due_at() - now))
+            waits.append(max(0.0, max(tree.due_at(), self.rest_until) - now))
         return min(waits)
 
     def work(self, ready: set[int]) -> None:
@@ -105,7 +108,7 @@ class Watches:
                     tree.taken_at = time.monotonic()
                     follower.drain()
                 now = time.monotonic()
-                if tree.due_at() <= now:
+                if max(tree.due_at(), self.rest_until) <= now:
                     had = follower.id
                     follower.work(now + _SLICE_S)
                     tree.worked_at = time.monotonic()
