@@ -1,4 +1,4 @@
-"""Open, rename and stat beneath a root, in Python: the twins of open_beneath, rename2, stat_many, syncfs, writers, birth."""
+"""Open, rename and stat beneath a root in Python: twins of open_beneath, rename2, stat_many, syncfs, writers, birth."""
 
 from __future__ import annotations
 
