@@ -125,6 +125,18 @@ def scripted_model() -> Iterator[Model]:
         thread.join()
 
 
+def claude_variables(model: Model, home: Path) -> dict[str, str]:
+    """By which Claude asks this model, and keeps all that is its own in a home of its own."""
+    return {
+        "HOME": str(home),
+        "CLAUDE_CONFIG_DIR": str(home / "claude"),
+        "ANTHROPIC_BASE_URL": model.url,
+        "ANTHROPIC_API_KEY": "none",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    }
+
+
 def codex_events(asked: Mapping[str, Any], n: int) -> list[dict[str, Any]]:
     """One shell call in answer to a message, a closing word in answer to its result."""
     last = asked["input"][-1]

@@ -20,7 +20,7 @@ from reprieve.agents.machine import Machine
 from reprieve.agents.protect import protect_plan
 from reprieve.agents.transcript import cut_before
 
-from .scripted import COMMAND, Model, StandIn, run, scripted_model
+from .scripted import COMMAND, Model, StandIn, claude_variables, run, scripted_model
 
 
 def _program() -> str | None:
@@ -50,14 +50,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def claude(tmp_path: Path, model: Model, project: Path) -> Callable[..., str]:
-    variables = {
-        "HOME": str(tmp_path),
-        "CLAUDE_CONFIG_DIR": str(tmp_path / "claude"),
-        "ANTHROPIC_BASE_URL": model.url,
-        "ANTHROPIC_API_KEY": "none",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "DISABLE_AUTOUPDATER": "1",
-    }
+    variables = claude_variables(model, tmp_path)
 
     def start(*words: str) -> str:
         assert CLAUDE is not None

@@ -18,7 +18,7 @@ from reprieve.agents.protect import protect_plan
 from support import Cli
 
 from .playing import launcher
-from .scripted import Model, run, scripted_model
+from .scripted import Model, claude_variables, run, scripted_model
 from .test_real_claude import CLAUDE
 from .test_real_codex import CODEX
 
@@ -48,18 +48,7 @@ def protected(agent: str, tmp_path: Path, project: Path, variables: dict[str, st
 
 @pytest.fixture
 def claude(tmp_path: Path, model: Model, project: Path) -> Start:
-    variables = protected(
-        "claude-code",
-        tmp_path,
-        project,
-        {
-            "CLAUDE_CONFIG_DIR": str(tmp_path / "claude"),
-            "ANTHROPIC_BASE_URL": model.url,
-            "ANTHROPIC_API_KEY": "none",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_AUTOUPDATER": "1",
-        },
-    )
+    variables = protected("claude-code", tmp_path, project, claude_variables(model, tmp_path))
 
     def start(*words: str) -> str:
         assert CLAUDE is not None

@@ -10,6 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from agents.scripted import claude_variables, scripted_model
+from frameworks.environments import NotMade, environment
+
+# Each guide, and the environment that its framework is in (tests/frameworks/inside), if it needs one
+RUN_IN = {
+    "claude-sdk.md": "shared",
+    "langchain.md": "shared",
+    "langgraph.md": "",
+    "openai-agents.md": "shared",
+    "pydantic-ai.md": "shared",
+}
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guides"
 
 
@@ -21,14 +32,29 @@ def program(page: Path) -> tuple[str, str]:
     return "\n".join(code for code, _ in blocks), said
 
 
-@pytest.mark.parametrize("name", ["langgraph.md"])
-def test_the_programs_of_a_guide_print_what_it_says(name: str, home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", RUN_IN)
+def test_the_programs_of_a_guide_print_what_it_says(
+    name: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code, expected = program(GUIDES / name)
     assert code and expected
+    python = sys.executable
+    if RUN_IN[name]:
+        try:
+            python = str(environment(RUN_IN[name]))
+        except NotMade as error:
+            if os.environ.get("CI"):
+                raise
+            pytest.skip(str(error))
     project = tmp_path / "project"
     project.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=project, env={**os.environ}, capture_output=True, text=True, check=False
-    )
+    with scripted_model() as model:
+        for variable in [each for each in os.environ if each.startswith(("ANTHROPIC_", "CLAUDE", "OPENAI_"))]:
+            monkeypatch.delenv(variable)
+        for variable, value in claude_variables(model, tmp_path).items():
+            monkeypatch.setenv(variable, value)
+        done = subprocess.run(
+            [python, "-c", code], cwd=project, env={**os.environ}, capture_output=True, text=True, check=False
+        )
     assert done.returncode == 0, done.stderr
     assert done.stdout == expected

@@ -170,15 +170,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         if name.startswith(("ANTHROPIC_", "CLAUDE")):
             monkeypatch.delenv(name)
     with scripted.scripted_model() as model:
-        variables = {
-            "HOME": str(tmp_path),
-            "CLAUDE_CONFIG_DIR": str(tmp_path / "claude"),
-            "ANTHROPIC_BASE_URL": model.url,
-            "ANTHROPIC_API_KEY": "none",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_AUTOUPDATER": "1",
-        }
-        for name, value in variables.items():
+        for name, value in scripted.claude_variables(model, tmp_path).items():
             monkeypatch.setenv(name, value)
         yield model
 
