@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from agents.exceptions import UserError
-from agents.memory import Session
+from agents.memory import Session, SessionSettings
 from agents.testing import ScriptedModel, assistant_message, function_call
 
 from agents import Agent, RunConfig, Runner, function_tool
 from reprieve.errors import Conflict, ReprieveError, Usage
 from reprieve.frameworks.openai_agents import ReprieveHooks, ReprieveSession
+from reprieve.threads.pairs import calls_and_results
 
 
 def call(name: str, id: str, /, **arguments: str) -> Any:
@@ -145,6 +146,25 @@ def test_a_session_goes_back_to_where_every_call_has_its_result(desk: Any) -> No
         return await session.get_items()
 
     assert asyncio.run(story()) == [{"role": "user", "content": "go"}]
+    session.close()
+
+
+def test_a_model_is_never_shown_half_of_a_pair(desk: Any) -> None:
+    """Neither where a limit cuts the history, nor after a run that broke off between a call and its result."""
+    session = ReprieveSession("chat", desk.ws)
+    session.session_settings = SessionSettings(limit=2)
+    with ReprieveHooks(desk.ws, session="chat") as hooks:
+        run(agent_with([[call("write", "c-1", path="notes.txt", text="two\n")]], desk.write), hooks, session)
+        loud = agent_with([[call("stumble", "c-2", path="notes.txt")]], desk.stumble, is_loud=True)
+        for limit in (2, None):
+            session.session_settings = SessionSettings(limit=limit)
+            with pytest.raises((OSError, UserError)):
+                run(loud, hooks, session)
+            model = ScriptedModel([[assistant_message("hello again")]])
+            run(Agent("worker", model=model), hooks, session)
+            pairs = [calls_and_results(item) for item in model.calls[0].input]
+            assert {id for calls, _ in pairs for id in calls} == {id for _, results in pairs for id in results}
+            loud = agent_with([[call("stumble", "c-3", path="notes.txt")]], desk.stumble, is_loud=True)
     session.close()
 
 
