@@ -129,6 +129,15 @@ KEYS = (
         "Commands, or their first words, that autopilot lets run although nobody can read what they do: pytest, make",
     ),
     Key(
+        "policy.trusted_servers",
+        "patterns",
+        (),
+        "",
+        "",
+        "MCP servers behind `gateway`, by URL or by their command or its first words, whose word about their own tools"
+        " counts where no rule does",
+    ),
+    Key(
         "policy.approve_undo",
         "choice",
         "doubtful",
@@ -341,6 +350,7 @@ class Config(Value):
     hook_budget_s: int = 30
     policy_mode: str = "assist"
     policy_trusted_commands: tuple[str, ...] = ()
+    policy_trusted_servers: tuple[str, ...] = ()
     policy_approve_undo: str = "doubtful"
     plan_on_failure: str = "rollback"
     mail_backend: str = "smtp"

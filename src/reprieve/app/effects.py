@@ -273,7 +273,10 @@ class Side:
         if self.ws.config.policy_approve_undo == "always":
             return True
         effect = self.journal.get(action.effect)
-        steps = (effect.inverse or {}).get("steps")
+        inverse = effect.inverse or {}
+        if inverse.get("kind") == "mcp":
+            return not effect.is_trusted
+        steps = inverse.get("steps")
         return not effect.is_trusted and isinstance(steps, list) and any(starts_others(step["argv"]) for step in steps)
 
     def leave(self, why: str) -> None:

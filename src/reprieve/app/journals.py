@@ -60,6 +60,7 @@ def drivers(journal: Journal, memory: Memory | None = None) -> Drivers:
 
     from reprieve.effects.command import CommandDriver
     from reprieve.effects.http import HttpDriver
+    from reprieve.effects.mcp import McpDriver
     from reprieve.effects.memory import MemoryDriver
     from reprieve.effects.objects import ObjectsDriver
     from reprieve.effects.sql import SqlDriver
@@ -72,6 +73,7 @@ def drivers(journal: Journal, memory: Memory | None = None) -> Drivers:
         "sql": SqlDriver(),
         "objects": ObjectsDriver(sign=journal.log.fingerprint),
         "command": CommandDriver(),
+        "mcp": McpDriver(sign=journal.log.fingerprint),
         "memory": MemoryDriver(memory, is_alive=is_alive),
         "http": HttpDriver(egress, sign=journal.log.fingerprint, sleep=time.sleep, clock=time.time_ns),
     }

@@ -161,6 +161,10 @@ class Journal:
             lambda e: e.state != states.HELD and e.undo_state not in (*states.SETTLED, states.UNDOING),
         )
 
+    def cover(self, id: str) -> Effect:
+        """Note, before it leaves, that all it changes is in the checkpoints: there is no inverse, files come back."""
+        return self._change(id, states.COVERED, {}, lambda e: e.state == states.INTENT and not e.undo_state)
+
     def remap(self, id: str, old: str, new: str) -> None:
         """What was called old before an undo made it anew is called new since."""
         with self.log.transaction():

@@ -6,6 +6,7 @@ The states of an effect, each change a row of its own in the journal:
     held ────────┤
                  └─▶ intent ──▶ done ──▶ (undo) undoing ──▶ undone │ conflict │ failed │ manual
                         │       refused                     kept: accepted, the inverse is retired
+                        │                                   covered: from the start, a matter of the files alone
                         └─────▶ unknown: it may have happened
 
 An intent whose process has died is unknown as well. Nothing that may have happened is ever taken for not done.
@@ -38,8 +39,9 @@ HELD, CANCELED, INTENT, DONE, REFUSED, UNKNOWN = "held", "canceled", "intent", "
 
 # states of its undo; "" if nobody tried
 UNDOING, UNDONE, CONFLICT, FAILED, MANUAL, KEPT = "undoing", "undone", "conflict", "failed", "manual", "kept"
+COVERED = "covered"  # all that it changes is in the checkpoints around it, and comes back with the files
 GONE, WANTED = "irreversible", "wanted"  # a rollback came by and could not undo it; it was still under way then
-SETTLED = (UNDONE, KEPT)  # nothing is left to do
+SETTLED = (UNDONE, KEPT, COVERED)  # nothing is left to do
 SURVIVED = (CONFLICT, FAILED, MANUAL, GONE, WANTED)  # a rollback wanted it undone and it is not
 
 

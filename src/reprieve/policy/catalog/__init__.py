@@ -12,6 +12,7 @@ from reprieve.policy.catalog.model import (
     Inverse,
     InverseRequest,
     Step,
+    ToolRule,
 )
 from reprieve.policy.catalog.template import (
     captures,
@@ -31,6 +32,7 @@ __all__ = [
     "Inverse",
     "InverseRequest",
     "Step",
+    "ToolRule",
     "captures",
     "instantiate",
     "instantiate_request",

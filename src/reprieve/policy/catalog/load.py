@@ -34,6 +34,7 @@ def load(extra_dirs: Sequence[str] = ()) -> Catalog:
         tuple(program for part in parts for program in part.programs),
         tuple(rule for part in parts for rule in part.commands),
         tuple(rule for part in parts for rule in part.requests),
+        tuple(rule for part in parts for rule in part.tools),
     )
 
 

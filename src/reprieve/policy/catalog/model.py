@@ -122,6 +122,25 @@ class HttpMatch(Value):
     captured: tuple[tuple[str, str], ...] = ()
 
 
+class ToolRule(Value):
+    """Tools of an MCP server that a person starts by one of these names, their class, and how a call is taken back."""
+
+    id: str
+    servers: tuple[str, ...]  # names of its program or package
+    tools: tuple[str, ...]
+    cls: str = IRREVERSIBLE
+    note: str = ""
+    # where the paths of all files that it changes are: an argument, one with /.git after it, an option of the server's
+    # own command (--db-path), or one of its variables (env:NAME)
+    files: tuple[str, ...] = ()
+    inverse: str = ""  # the tool that takes it back
+    arguments: tuple[tuple[str, object], ...] = ()  # for that tool: {response.NAME} and {arguments.NAME} are filled in
+    variables: tuple[str, ...] = ()  # that the server must be started with to be the same one
+    is_idempotent: bool = False  # the inverse may be sent twice
+    tested: bool = False
+    provider: str = ""
+
+
 class Inverse(Value):
     """What takes a command back: argument lists with their input, in order."""
 
@@ -146,6 +165,14 @@ class Catalog(Value):
     programs: tuple[Program, ...]
     commands: tuple[CommandRule, ...]
     requests: tuple[HttpRule, ...]
+    tools: tuple[ToolRule, ...] = ()
+
+    def match_tool(self, servers: Sequence[str], tool: str) -> ToolRule | None:
+        """The rule for a tool of a server that goes by one of these names; None if there is none."""
+        for rule in self.tools:
+            if tool in rule.tools and any(name in rule.servers for name in servers):
+                return rule
+        return None
 
     def match_command(self, argv: Sequence[str | None], *, launcher: Sequence[str] = ()) -> CommandMatch | None:
         """The rule for a command; None where an argument is not known. `launcher`: words before it (sudo).
@@ -382,8 +409,9 @@ def _bind(rule: CommandRule, operands: Sequence[str | None]) -> list[dict[str, s
     return [{**item, each[0]: value} for value in each[1]]
 
 
-def by_id(catalog: Catalog) -> Mapping[str, CommandRule | HttpRule]:
+def by_id(catalog: Catalog) -> Mapping[str, CommandRule | HttpRule | ToolRule]:
     """All rules by their id."""
-    found: dict[str, CommandRule | HttpRule] = {rule.id: rule for rule in catalog.commands}
+    found: dict[str, CommandRule | HttpRule | ToolRule] = {rule.id: rule for rule in catalog.commands}
     found |= {rule.id: rule for rule in catalog.requests}
+    found |= {rule.id: rule for rule in catalog.tools}
     return found

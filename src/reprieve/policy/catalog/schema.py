@@ -9,7 +9,7 @@ import re
 
 from reprieve.errors import Misconfigured
 from reprieve.model.value import Value
-from reprieve.policy.catalog.model import Capture, CommandRule, HttpInverse, HttpRule, Program, Step
+from reprieve.policy.catalog.model import Capture, CommandRule, HttpInverse, HttpRule, Program, Step, ToolRule
 from reprieve.policy.classes import CLASSES, READ
 
 TYPE_CHECKING = False
@@ -24,6 +24,7 @@ class Rules(Value):
     programs: tuple[Program, ...]
     commands: tuple[CommandRule, ...]
     requests: tuple[HttpRule, ...]
+    tools: tuple[ToolRule, ...] = ()
 
 
 # -- the schema: a field's name, then what it holds. `!` marks the ones that have to be there.
@@ -58,14 +59,22 @@ _REQUEST = {
     "idempotency": _TEXT, "idempotency_window": "time", "window": "time", "redact": _TEXTS, "tested": _FLAG,
 }  # fmt: skip
 _INVERSE = {"method!": _TEXT, "path!": _TEXT, "query": "texts", "form": "values", "json": "values"}
-_TOP = {"provider!": _TEXT, "about": _TEXT, "programs": "programs", "commands": "commands", "requests": "requests"}
+_TOOL = {
+    "id!": _TEXT, "server!": _TEXTS, "tool!": _TEXTS, "class!": "class", "note": _TEXT, "files": _TEXTS,
+    "inverse": "call", "env": _TEXTS, "tested": _FLAG,
+}  # fmt: skip
+_CALL = {"tool!": _TEXT, "arguments!": "anything", "idempotent": _FLAG}
+_TOP = {
+    "provider!": _TEXT, "about": _TEXT, "programs": "programs", "commands": "commands", "requests": "requests",
+    "tools": "tools",
+}  # fmt: skip
 
 
 def check(document: object, source: str) -> Mapping[str, Any]:
     """The document, if it follows the schema; else `Misconfigured` with the first mistake."""
     checked = _fields(document, _TOP, _Place(source))
     ids: set[str] = set()
-    for kind in ("commands", "requests"):
+    for kind in ("commands", "requests", "tools"):
         for number, rule in enumerate(checked.get(kind, ())):
             if rule["id"] in ids:
                 raise _Place(source).at(f"{kind}[{number}].id").wrong(f"{rule['id']!r} is there twice")
@@ -153,8 +162,12 @@ def _mapping(value: object, kind: str, place: _Place) -> None:
 
 
 def _nested(value: object, kind: str, place: _Place) -> None:
-    if kind == "request":
-        _fields(value, _INVERSE, place)
+    if kind in ("request", "call"):
+        _fields(value, _INVERSE if kind == "request" else _CALL, place)
+        return
+    if kind == "anything":
+        if not isinstance(value, dict):
+            raise place.wrong("must be a mapping")
         return
     if kind in ("programs", "captures"):
         if not isinstance(value, dict):
@@ -170,7 +183,7 @@ def _nested(value: object, kind: str, place: _Place) -> None:
         if kind == "steps" and isinstance(inner, list):
             _value(inner, _WORDS, place.at(number))
             continue
-        schema = {"reads": _READ, "steps": _STEP, "commands": _COMMAND, "requests": _REQUEST}[kind]
+        schema = {"reads": _READ, "steps": _STEP, "commands": _COMMAND, "requests": _REQUEST, "tools": _TOOL}[kind]
         _fields(inner, schema, place.at(number))
 
 
@@ -194,6 +207,7 @@ def rules_of(name: str, document: Mapping[str, Any]) -> Rules:
         # what only reads is looked for first: those rules are narrow, the others catch the rest
         (*reads, *(_command(one, provider) for one in document.get("commands", ()))),
         tuple(_request(one, provider) for one in document.get("requests", ())),
+        tuple(_tool(one, provider) for one in document.get("tools", ())),
     )
 
 
@@ -250,4 +264,13 @@ def _request(given: Mapping[str, Any], provider: str) -> HttpRule:
         given.get("verify", ""), tuple(given.get("gone", ())), given.get("idempotency", ""),
         given.get("idempotency_window", ""),
         given.get("window", ""), _texts(given, "redact"), bool(given.get("tested")), provider,
+    )  # fmt: skip
+
+
+def _tool(given: Mapping[str, Any], provider: str) -> ToolRule:
+    undo = given.get("inverse", {})
+    return ToolRule(
+        given["id"], _texts(given, "server"), _texts(given, "tool"), given["class"], given.get("note", ""),
+        _texts(given, "files"), undo.get("tool", ""), tuple(undo.get("arguments", {}).items()), _texts(given, "env"),
+        bool(undo.get("idempotent")), bool(given.get("tested")), provider,
     )  # fmt: skip

@@ -1,0 +1,390 @@
+"""What passes between an MCP client and its server, message by message: tool calls stop here, all else goes on.
+
+    client ──▶ tools/call ──▶ judged ──▶ read: on │ go: checkpoint, intent, on │ else answered here
+    client ◀── answer     ◀── outcome written, step sealed ◀── server
+
+Knows no pipes and no sockets: lines come in, lines go out by two functions. What it does not have to change it passes
+on byte for byte. What it can't read for certain does not reach the server: another reader might see a tool call in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from reprieve.app.mcp_calls import OFF, PASS, WAIT, Call
+from reprieve.effects.mcp_client import META, MOST, answer_of
+from reprieve.errors import Refused, ReprieveError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from reprieve.app.mcp_calls import Begun, Look, ToolCalls
+    from reprieve.model.reporter import Reporter
+
+    Json = dict[str, Any]
+
+_PARSE, _INVALID, _PARAMS = -32700, -32600, -32602  # JSON-RPC's numbers
+_PAGES = 100  # of a list of tools
+
+
+class Unclear(ValueError):
+    """A line that two readers could read in two ways, or not at all."""
+
+
+def read(line: bytes) -> Any:
+    """The message in a client's line. Raises Unclear."""
+    if len(line) > MOST:
+        raise Unclear(f"a message of more than {MOST:,} bytes")
+    if b"\r" in line.removesuffix(b"\n").removesuffix(b"\r"):
+        raise Unclear("a carriage return inside of a message")  # some servers take it for the end of a line
+    try:
+        return json.loads(line, object_pairs_hook=_once)
+    except RecursionError as e:
+        raise Unclear("it is nested too deep") from e
+    except UnicodeDecodeError as e:
+        raise Unclear("it is not UTF-8") from e
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Json:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Unclear("a name is there twice")
+    return found
+
+
+def key_of(id: object) -> str:
+    """1 and "1" are two ids."""
+    return json.dumps(id)
+
+
+class Session:
+    """One client and one server."""
+
+    def __init__(
+        self,
+        calls: ToolCalls,
+        *,
+        name: str,
+        to_server: Callable[[bytes], None],
+        to_client: Callable[[bytes], None],
+        reporter: Reporter,
+        is_off: bool = False,
+    ) -> None:
+        """`name` is this session's own, unique. `is_off`: pass everything on, protect nothing."""
+        self._calls, self._name, self._is_off = calls, name, is_off
+        self._to_server, self._to_client, self._reporter = to_server, to_client, reporter
+        self.tools: dict[str, Json] = {}
+        self._is_listed = False
+        self._listing: list[Callable[[], None]] = []  # calls that wait for the list
+        self._asked: dict[str, str] = {}  # the client's requests whose answers teach us something → method
+        self._ours: dict[str, Callable[[Json], None]] = {}
+        self._running: dict[str, Begun] = {}
+        self._resumable: dict[str, Begun] = {}  # the server asked back; the client makes the same call again
+        self._waiting: set[str] = set()  # calls that were not sent on yet
+        self._can_ask = self.is_modern = False
+        self._count = 0
+
+    # -- from the client
+
+    def from_client(self, line: bytes) -> None:
+        """One line with its end."""
+        if not line.strip():
+            return
+        try:
+            message = read(line)
+        except ValueError as e:
+            self._error(None, _PARSE, f"not passed on: {e}")
+            return
+        if isinstance(message, list):
+            self._batch(line, message)
+        elif isinstance(message, dict):
+            self._message(line, message)
+        else:
+            self._error(None, _INVALID, "not passed on: neither an object nor a list")
+
+    def _batch(self, line: bytes, messages: list[Any]) -> None:
+        """Of an old revision of the protocol; a call in one can't be held back alone."""
+        if all(isinstance(each, dict) and each.get("method") != "tools/call" for each in messages):
+            for each in messages:
+                self._notice(each)
+            self._to_server(line)
+            return
+        for each in messages:
+            if isinstance(each, dict) and "id" in each and "method" in each:
+                self._error(each["id"], _INVALID, "not passed on: make tool calls one by one, not in a batch")
+
+    def _message(self, line: bytes, message: Json) -> None:
+        method, id = message.get("method"), message.get("id")
+        if method is None:
+            answered = self._ours.pop(key_of(id), None)
+            if answered is not None:
+                answered(message)
+            else:
+                self._to_server(line)
+            return
+        if method == "tools/call":
+            self._call(line, message)
+            return
+        if method == "notifications/cancelled" and self._is_canceled(message):
+            return
+        self._notice(message)
+        self._to_server(line)
+
+    def _notice(self, message: Json) -> None:
+        """Learn what a message of the client's tells about it."""
+        method, params = message.get("method"), message.get("params")
+        if method in ("initialize", "tools/list") and "id" in message:
+            self._asked[key_of(message["id"])] = method
+        if method == "initialize" and isinstance(params, dict):
+            capabilities, info = params.get("capabilities"), params.get("clientInfo")
+            # an empty object means forms, as before there were other kinds
+            elicits = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
+            self._can_ask = isinstance(elicits, dict) and (not elicits or "form" in elicits)
+            self._is_from(info)
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        if isinstance(meta, dict) and f"{META}protocolVersion" in meta:
+            self.is_modern = True
+            self._is_from(meta.get(f"{META}clientInfo"))
+
+    def _is_from(self, info: object) -> None:
+        if isinstance(info, dict) and isinstance(info.get("name"), str) and info["name"]:
+            self._calls.client = info["name"]
+
+    def _is_canceled(self, message: Json) -> bool:
+        """Whether the call that is called off was never sent on: then the server need not hear of it."""
+        params = message.get("params")
+        key = key_of(params.get("requestId")) if isinstance(params, dict) else ""
+        if key in self._waiting:
+            self._waiting.discard(key)
+            return True
+        begun = self._running.pop(key, None)
+        if begun is not None:
+            self._finish(begun, None, "the client called it off; it may have happened")
+        return False
+
+    # -- a call
+
+    def _call(self, line: bytes, message: Json) -> None:
+        self._notice(message)
+        if self._is_off:
+            self._to_server(line)
+            return
+        id, params = message.get("id"), message.get("params")
+        if "id" not in message or id is None:
+            return  # nobody could be told what became of it
+        name = params.get("name") if isinstance(params, dict) else None
+        arguments = params.get("arguments", {}) if isinstance(params, dict) else None
+        if not isinstance(name, str) or not isinstance(arguments, dict | None):
+            self._error(id, _PARAMS, "a tool call needs a name, and arguments that are an object")
+            return
+        key = key_of(id)
+        if key in self._running or key in self._waiting:
+            self._error(id, _INVALID, "a call with the same id is under way")
+            return
+        begun = self._resumable.pop(_what(name, arguments or {}), None)
+        if begun is not None:
+            self._running[key] = begun
+            self._to_server(line)
+            return
+        self._count += 1
+        call = Call(f"{self._name}-{self._count}", name, arguments or {})
+        self._waiting.add(key)
+        if name not in self.tools and not self._is_listed:
+            self._list_first(message, lambda: self._judge(line, id, call))
+        else:
+            self._judge(line, id, call)
+
+    def _judge(self, line: bytes, id: object, call: Call) -> None:
+        if key_of(id) not in self._waiting:
+            return  # called off
+        try:
+            look = self._calls.look(call, self.tools)
+            if look.verb == PASS:
+                self._waiting.discard(key_of(id))
+                self._to_server(line)
+            elif look.verb == WAIT and self._can_ask:
+                self._ask(line, id, call, look)
+            elif look.verb == WAIT:
+                raise self._calls.refusal(call, look)
+            else:
+                self._go(line, id, call, is_approved=look.verdict.decision != "run")
+        except (ReprieveError, OSError) as e:
+            self._refuse(id, e)
+
+    def _ask(self, line: bytes, id: object, call: Call, look: Look) -> None:
+        """Have the client ask its person; the answer is theirs, not the model's."""
+
+        def answered(reply: Json) -> None:
+            if key_of(id) not in self._waiting:
+                return
+            result = reply.get("result")
+            given = result if isinstance(result, dict) else {}
+            content = given.get("content")
+            is_yes = given.get("action") == "accept" and isinstance(content, dict) and content.get("allow") is True
+            try:
+                if not is_yes:
+                    raise self._calls.refusal(call, look)
+                self._calls.approve(look)
+                self._go(line, id, call, is_approved=True)
+            except (ReprieveError, OSError) as e:
+                self._refuse(id, e)
+
+        allow = {"type": "boolean", "title": "Run it this once", "default": False}
+        text = f"Reprieve: {self._calls.words(call)}? {look.verdict.reason}"
+        params = {
+            "message": "".join(c if c.isprintable() else " " for c in text),
+            "requestedSchema": {"type": "object", "properties": {"allow": allow}, "required": ["allow"]},
+        }
+        self._to_client(self._own("elicitation/create", params, answered))
+
+    def _go(self, line: bytes, id: object, call: Call, *, is_approved: bool) -> None:
+        begun = self._calls.begin(call, self.tools, is_approved=is_approved)
+        self._waiting.discard(key_of(id))
+        self._running[key_of(id)] = begun
+        self._to_server(line)
+
+    def _refuse(self, id: object, error: ReprieveError | OSError) -> None:
+        """Answer in the server's place."""
+        self._waiting.discard(key_of(id))
+        if isinstance(error, Refused):
+            code, text, hints, data = error.code, error.message, list(error.hints), error.data
+        else:
+            said = error.message if isinstance(error, ReprieveError) else str(error)
+            code = error.code if isinstance(error, ReprieveError) else "store_failed"
+            text, data = f"the call was not made, because it could not be protected: {said}", {}
+            hints = [
+                *(error.hints if isinstance(error, ReprieveError) else ()),
+                "see what is wrong: reprieve doctor",
+                OFF,
+            ]
+        words = "\n".join([f"Reprieve: {text}", *(f"Hint: {hint}" for hint in hints)])
+        problem = {"code": code, "message": text, "hints": hints, **data}
+        result = {
+            "content": [{"type": "text", "text": words}],
+            "structuredContent": {"ok": False, "error": problem},
+            "isError": True,
+            **({"resultType": "complete"} if self.is_modern else {}),
+        }
+        self._to_client(_line({"jsonrpc": "2.0", "id": id, "result": result}))
+
+    def _list_first(self, message: Json, then: Callable[[], None]) -> None:
+        """A client may call what it never listed here: ask the server for its own words about it."""
+        self._listing.append(then)
+        if len(self._listing) > 1:
+            return
+        params = message.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        kept = {name: value for name, value in (meta or {}).items() if name.startswith(META)}
+
+        def page(cursor: str, number: int) -> None:
+            params = {**({"cursor": cursor} if cursor else {}), **({"_meta": kept} if kept else {})}
+            self._to_server(self._own("tools/list", params, lambda reply: learn(reply, number)))
+
+        def learn(reply: Json, number: int) -> None:
+            more = self._learn(reply)
+            if more and number < _PAGES:
+                page(more, number + 1)
+                return
+            self._is_listed = True
+            waiting, self._listing = self._listing, []
+            for each in waiting:
+                each()
+
+        page("", 1)
+
+    # -- from the server
+
+    def from_server(self, line: bytes) -> None:
+        """One line with its end."""
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            message = None  # what a server prints besides is the client's to judge
+        if isinstance(message, dict) and "method" not in message:
+            ours = self._ours.pop(key_of(message.get("id")), None)
+            if ours is not None:
+                ours(message)
+                return
+        for each in message if isinstance(message, list) else [message]:
+            if isinstance(each, dict):
+                self._from_server(each)
+        self._to_client(line)
+
+    def _from_server(self, message: Json) -> None:
+        if message.get("method") == "notifications/tools/list_changed":
+            self._is_listed = False
+        if "method" in message or "id" not in message:
+            return
+        key = key_of(message["id"])
+        if self._asked.pop(key, "") == "tools/list":
+            self._learn(message)
+        begun = self._running.pop(key, None)
+        if begun is None:
+            return
+        result = message.get("result")
+        if isinstance(result, dict) and result.get("resultType") == "input_required":
+            self._resumable[_what(begun.call.tool, begun.call.arguments)] = begun
+        elif isinstance(result, dict) and isinstance(result.get("task"), dict) and "content" not in result:
+            self._finish(begun, None, f"it goes on as the task {result['task'].get('taskId')}; its end was not seen")
+        else:
+            self._finish(begun, message)
+
+    def _learn(self, message: Json) -> str:
+        """Remember the tools of a list; gives the cursor of what follows."""
+        result = message.get("result")
+        found = result.get("tools") if isinstance(result, dict) else None
+        for tool in found if isinstance(found, list) else ():
+            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+                self.tools[tool["name"]] = tool
+        more = result.get("nextCursor") if isinstance(result, dict) else None
+        return more if isinstance(more, str) else ""
+
+    # -- ends
+
+    def end(self, why: str) -> None:
+        """Neither side will say more."""
+        for begun in (*self._running.values(), *self._resumable.values()):
+            self._finish(begun, None, why)
+        self._running, self._resumable = {}, {}
+
+    def unsent(self, id: object, why: str, *, is_sent: bool) -> None:
+        """The message with this id got no answer, and never will; `is_sent`: it may have arrived."""
+        begun = self._running.pop(key_of(id), None)
+        ours = self._ours.pop(key_of(id), None)
+        if ours is not None:
+            ours({"error": {"message": why}})
+            return
+        if begun is not None:
+            refused = {"error": {"code": -32000, "message": why}}
+            self._finish(begun, None if is_sent else refused, why)
+        self._error(id, -32000, why)
+
+    def _finish(self, begun: Begun, message: Mapping[str, object] | None, detail: str = "") -> None:
+        try:
+            answer = answer_of(message) if message is not None else None
+            self._calls.finish(begun, self.tools, answer=answer, is_modern=self.is_modern, detail=detail)
+        except (ReprieveError, OSError) as e:
+            # it did happen: the answer is the client's all the same, and the journal says that it is not known
+            said = e.message if isinstance(e, ReprieveError) else str(e)
+            self._reporter.warn(
+                f"what became of {begun.call.tool} (effect {begun.effect}) could not be written: {said}"
+            )
+
+    def _own(self, method: str, params: Json, answered: Callable[[Json], None]) -> bytes:
+        id = f"reprieve-{os.urandom(8).hex()}"
+        self._ours[key_of(id)] = answered
+        return _line({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+
+    def _error(self, id: object, code: int, text: str) -> None:
+        self._to_client(_line({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": f"Reprieve: {text}"}}))
+
+
+def _what(tool: str, arguments: Mapping[str, object]) -> str:
+    return json.dumps([tool, arguments], sort_keys=True)
+
+
+def _line(message: Json) -> bytes:
+    return json.dumps(message).encode() + b"\n"
