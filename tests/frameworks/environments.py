@@ -26,9 +26,9 @@ class NotMade(Exception):
     """An environment could not be made; says what its installer said."""
 
 
-def environment(name: str) -> Path:
+def environment(name: str, pins: Path | None = None) -> Path:
     """The Python of an environment, made anew if its pins have changed. Waits for whoever is making it already."""
-    pins = INSIDE / name / "requirements.txt"
+    pins = pins or INSIDE / name / "requirements.txt"
     wanted = hashlib.sha256(pins.read_bytes() + sys.version.encode()).hexdigest()
     home = PLACE / name
     stamp, python = home / "made-from", home / "bin" / "python"

@@ -15,12 +15,9 @@ if TYPE_CHECKING:
 GROUPS = (
     ("Protect and look", ("checkpoint", "run", "watch", "track", "status", "diff", "log", "show")),
     ("Take back", ("rollback", "undo", "revert", "redo", "bisect")),
-    (
-        "Beyond files",
-        ("effects", "record", "mail", "gateway", "compensate", "keep", "approvals", "approve", "deny", "thread"),
-    ),
+    ("Beyond files", ("effects", "record", "mail", "compensate", "keep", "approvals", "approve", "deny", "thread")),
     ("Keep in order", ("name", "pin", "prune", "gc", "forget", "verify", "doctor")),
-    ("Serve", ("mcp",)),
+    ("Serve", ("mcp", "gateway")),
     ("Set up", ("protect", "unprotect", "hook", "init", "config", "completion", "help")),
 )
 HIDDEN = {"__complete": "complete"}  # what shells call, and the module that answers
