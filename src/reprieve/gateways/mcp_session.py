@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 _PARSE, _INVALID, _PARAMS = -32700, -32600, -32602  # JSON-RPC's numbers
+_FORM = "reprieve"
 _PAGES = 100  # of a list of tools
 
 
@@ -83,6 +84,7 @@ class Session:
         self._ours: dict[str, Callable[[Json], None]] = {}
         self._running: dict[str, Begun] = {}
         self._resumable: dict[str, Begun] = {}  # the server asked back; the client makes the same call again
+        self._forms: dict[str, tuple[Call, Look]] = {}  # by the state that comes back with a form's answer
         self._waiting: set[str] = set()  # calls that were not sent on yet
         self._can_ask = self.is_modern = False
         self._count = 0
@@ -140,13 +142,12 @@ class Session:
             self._asked[key_of(message["id"])] = method
         if method == "initialize" and isinstance(params, dict):
             capabilities, info = params.get("capabilities"), params.get("clientInfo")
-            # an empty object means forms, as before there were other kinds
-            elicits = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
-            self._can_ask = isinstance(elicits, dict) and (not elicits or "form" in elicits)
+            self._can_ask = _has_forms(capabilities)
             self._is_from(info)
         meta = params.get("_meta") if isinstance(params, dict) else None
         if isinstance(meta, dict) and f"{META}protocolVersion" in meta:
             self.is_modern = True
+            self._can_ask = _has_forms(meta.get(f"{META}clientCapabilities"))
             self._is_from(meta.get(f"{META}clientInfo"))
 
     def _is_from(self, info: object) -> None:
@@ -184,6 +185,8 @@ class Session:
         if key in self._running or key in self._waiting:
             self._error(id, _INVALID, "a call with the same id is under way")
             return
+        if self._answered_again(id, message):
+            return
         begun = self._resumable.pop(_what(name, arguments or {}), None)
         if begun is not None:
             self._running[key] = begun
@@ -216,29 +219,59 @@ class Session:
 
     def _ask(self, line: bytes, id: object, call: Call, look: Look) -> None:
         """Have the client ask its person; the answer is theirs, not the model's."""
-
-        def answered(reply: Json) -> None:
-            if key_of(id) not in self._waiting:
-                return
-            result = reply.get("result")
-            given = result if isinstance(result, dict) else {}
-            content = given.get("content")
-            is_yes = given.get("action") == "accept" and isinstance(content, dict) and content.get("allow") is True
-            try:
-                if not is_yes:
-                    raise self._calls.refusal(call, look)
-                self._calls.approve(look)
-                self._go(line, id, call, is_approved=True)
-            except (ReprieveError, OSError) as e:
-                self._refuse(id, e)
-
         allow = {"type": "boolean", "title": "Run it this once", "default": False}
         text = f"Reprieve: {self._calls.words(call)}? {look.verdict.reason}"
-        params = {
+        form = {
             "message": "".join(c if c.isprintable() else " " for c in text),
             "requestedSchema": {"type": "object", "properties": {"allow": allow}, "required": ["allow"]},
         }
-        self._to_client(self._own("elicitation/create", params, answered))
+        if self.is_modern:
+            # that era has no requests of a server's: the client asks, and makes the call once more with the answer
+            token = f"reprieve-{os.urandom(16).hex()}"
+            self._forms[token] = (call, look)
+            self._waiting.discard(key_of(id))
+            result = {
+                "resultType": "input_required",
+                "inputRequests": {_FORM: {"method": "elicitation/create", "params": {"mode": "form", **form}}},
+                "requestState": token,
+            }
+            self._to_client(_line({"jsonrpc": "2.0", "id": id, "result": result}))
+            return
+        own = self._own(
+            "elicitation/create", form, lambda reply: self._answered(line, id, call, look, reply.get("result"))
+        )
+        self._to_client(own)
+
+    def _answered(self, line: bytes, id: object, call: Call, look: Look, given: object) -> None:
+        """What the person said."""
+        if key_of(id) not in self._waiting:
+            return  # called off
+        said = given if isinstance(given, dict) else {}
+        content = said.get("content")
+        try:
+            if said.get("action") != "accept" or not isinstance(content, dict) or content.get("allow") is not True:
+                raise self._calls.refusal(call, look)
+            self._calls.approve(look)
+            self._go(line, id, call, is_approved=True)
+        except (ReprieveError, OSError) as e:
+            self._refuse(id, e)
+
+    def _answered_again(self, id: object, message: Json) -> bool:
+        """Whether it is the same call once more, with the answer to our form; the server need not see that."""
+        params = message["params"]
+        form = self._forms.pop(str(params.get("requestState")), None)
+        if form is None:
+            return False
+        call, look = form
+        given = params.get("inputResponses")
+        self._waiting.add(key_of(id))
+        if (params.get("name"), params.get("arguments") or {}) != (call.tool, call.arguments):
+            self._refuse(id, Refused("the answer to a form is for another call than this one"))
+            return True
+        kept = {name: value for name, value in params.items() if name not in ("requestState", "inputResponses")}
+        line = _line({**message, "params": kept})
+        self._answered(line, id, call, look, given.get(_FORM) if isinstance(given, dict) else None)
+        return True
 
     def _go(self, line: bytes, id: object, call: Call, *, is_approved: bool) -> None:
         begun = self._calls.begin(call, self.tools, is_approved=is_approved)
@@ -380,6 +413,12 @@ class Session:
 
     def _error(self, id: object, code: int, text: str) -> None:
         self._to_client(_line({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": f"Reprieve: {text}"}}))
+
+
+def _has_forms(capabilities: object) -> bool:
+    elicits = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
+    # an empty object means forms, as before there were other kinds
+    return isinstance(elicits, dict) and (not elicits or "form" in elicits)
 
 
 def _what(tool: str, arguments: Mapping[str, object]) -> str:
