@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 import subprocess
@@ -54,15 +53,6 @@ def through(project: Path, *options: str) -> StdioServerParameters:
     return StdioServerParameters(
         command=sys.executable, args=["-m", "reprieve", "gateway", *given], env=dict(os.environ), cwd=str(project)
     )
-
-
-def rule(tmp_path: Path, host: str) -> None:
-    """A person's word for what these tools do."""
-    (tmp_path / "catalog").mkdir()
-    tools = [
-        {"id": "sdk.write", "server": ["sdk-server", host], "tool": ["write", "confirm_write"], "class": "compensable"}
-    ]
-    (tmp_path / "catalog" / "sdk.json").write_text(json.dumps({"provider": "sdk", "tools": tools}))
 
 
 async def drive(server: StdioServerParameters, mode: Any, project: Path) -> dict[str, Any]:

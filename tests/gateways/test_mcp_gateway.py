@@ -273,9 +273,3 @@ def test_a_folder_that_cannot_be_a_workspace_is_told_at_the_start(home: Path, to
     with Wire((*GATEWAY, "-C", "/", "--", *TOY), cwd=Path("/")) as wire:
         assert wire.process.wait(20) in (3, 5)
     assert b"Error" in wire.errors
-
-
-@pytest.mark.parametrize("words", [(), ("--url", "ftp://x"), ("--url", "http://a:b@x/"), ("--", "no-such-program-x"),
-                                   ("--url", "http://x/", "--header", "Authorization: Bearer abcdef")])  # fmt: skip
-def test_what_makes_no_sense_is_refused(cli: Cli, words: tuple[str, ...]) -> None:
-    assert cli("gateway", *words, check=False).code in (2, 5)

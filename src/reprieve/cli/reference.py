@@ -44,7 +44,7 @@ ENVIRONMENT = (
         "The store; default: `~/.local/state/reprieve` on Linux, the platform's state directory elsewhere",
     ),
     ("REPRIEVE_CONFIG", "Your configuration file; default: `reprieve/config.toml` in the platform's config directory"),
-    ("REPRIEVE_DISABLED", "`1` turns protection by hooks off; `doctor` says so"),
+    ("REPRIEVE_DISABLED", "`1` turns protection by hooks and by `gateway` off; `doctor` says so"),
     ("REPRIEVE_WORKSPACE", "The folder that `reprieve.http.install()` records for; default: the current one"),
     ("REPRIEVE_RECORD_HTTP", "`1` is set by `run --record-http`: Python programs below it record their HTTP calls"),
     (
