@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from agents.scripted import claude_variables, scripted_model
-from frameworks.environments import NotMade, environment
+from frameworks.environments import environment_for_a_test
 
 # Each guide, and the environment that its framework is in (tests/frameworks/inside), if it needs one
 RUN_IN = {
+    "adk.md": "shared",
     "claude-sdk.md": "shared",
     "langchain.md": "shared",
     "langgraph.md": "",
@@ -38,14 +39,7 @@ def test_the_programs_of_a_guide_print_what_it_says(
 ) -> None:
     code, expected = program(GUIDES / name)
     assert code and expected
-    python = sys.executable
-    if RUN_IN[name]:
-        try:
-            python = str(environment(RUN_IN[name]))
-        except NotMade as error:
-            if os.environ.get("CI"):
-                raise
-            pytest.skip(str(error))
+    python = str(environment_for_a_test(RUN_IN[name])) if RUN_IN[name] else sys.executable
     project = tmp_path / "project"
     project.mkdir()
     with scripted_model() as model:

@@ -42,6 +42,18 @@ def environment(name: str, pins: Path | None = None) -> Path:
     return python
 
 
+def environment_for_a_test(name: str) -> Path:
+    """The same; the test that asks is skipped where it cannot be made, except in CI."""
+    import pytest
+
+    try:
+        return environment(name)
+    except NotMade as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+
+
 def inside(python: Path, tests: Path, *options: str) -> tuple[list[str], dict[str, str]]:
     """The command and the variables by which that Python runs the tests of one file; reprieve comes from src/."""
     settings = ("-c", str(INSIDE / "pytest.ini"), "--confcutdir", str(INSIDE), "-p", "no:cacheprovider")

@@ -98,8 +98,8 @@ class Types:
         raise Usage(
             f"a value of type '{name}' is not kept in threads",
             hints=[
-                f"allow the class: ReprieveSaver(…, allow=[{cls.__name__}]); pydantic models, dataclasses, enums and"
-                " named tuples can be allowed",
+                f"allow the class where the store is opened: allow=[{cls.__name__}]; pydantic models, dataclasses,"
+                " enums and named tuples can be allowed",
                 "or keep plain data (text, numbers, lists, dicts, messages) in the state",
             ],
             data={"type": name},
@@ -141,7 +141,7 @@ class Types:
         if cls is None:
             raise Usage(
                 f"the thread holds a '{name}', a class that is not allowed here",
-                hints=[f"allow it: ReprieveSaver(…, allow=[{name.rpartition('.')[2]}])"],
+                hints=[f"allow it where the store is opened: allow=[{name.rpartition('.')[2]}]"],
                 data={"type": name},
             )
         return _load_object(cls, fields, self.revive)

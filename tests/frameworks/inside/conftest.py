@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import reprieve
+from reprieve.model.timeline import TimelineEntry
 from reprieve.model.window import standing
 
 _called_out: list[str] = []
@@ -106,6 +107,12 @@ class Desk:
         """Steps that have no end yet."""
         newest = next(entry for entry in self.ws.log() if entry.kind == "checkpoint")
         return [window.step for window in standing(newest.data).open]
+
+    def step(self, label: str) -> tuple[TimelineEntry, TimelineEntry]:
+        """The newest step of that label: the checkpoint before it, and the one that sealed it."""
+        entries = list(self.ws.log())
+        before = next(entry for entry in entries if entry.label == f"before {label}")
+        return before, next(entry for entry in entries if entry.label.removesuffix(" (failed)") == label)
 
     def labels(self) -> list[str]:
         """Of what was sealed, oldest first."""
