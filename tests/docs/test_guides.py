@@ -19,6 +19,8 @@ RUN_IN = {
     "claude-sdk.md": "shared",
     "langchain.md": "shared",
     "langgraph.md": "",
+    "plain-loop.md": "",
+    "plan-with-replan.md": "",
     "openai-agents.md": "shared",
     "pydantic-ai.md": "shared",
 }

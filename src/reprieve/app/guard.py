@@ -300,7 +300,9 @@ def in_words(failure: ReprieveError) -> str:
 
 
 def _now_s() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    """Seconds since the machine started, in which /proc counts; 0 where there is no such clock, and no /proc."""
+    clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.clock_gettime(clock) if clock is not None else 0.0
 
 
 async def _in_thread(work: Callable[[], T]) -> tuple[T, BaseException | None]:
