@@ -7,7 +7,7 @@ word.
 
 from __future__ import annotations
 
-from reprieve.app.effects import approvals_of, journal_of
+from reprieve.app.effects import approvals_of, journal_of, need_approval
 from reprieve.app.words import count, path, safe
 from reprieve.errors import Refused
 from reprieve.model.actor import PERSON, REPRIEVE, UNKNOWN, parts, said
@@ -17,9 +17,11 @@ from reprieve.store.hashing import sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from reprieve.app.workspace import Workspace
     from reprieve.effects.journal import Journal
-    from reprieve.model.plan import Action, Plan
+    from reprieve.model.plan import Action, EffectAction, Plan
     from reprieve.policy.approvals import Approval
 
 _SHOWN = 50  # paths in a question; the plan has all of them, and its hash covers them
@@ -46,13 +48,28 @@ def need_person(ws: Workspace, plan: Plan, *, asker: str) -> None:
     if reason:
         with journal_of(ws) as journal:
             cls = COMPENSABLE if plan.effects else REVERSIBLE
-            need_yes(ws, journal, question(plan), f"{asker}\0{plan.kind}\0{plan.id}", cls=cls, reason=reason)
+            what = f"{asker}\0{plan.kind}\0{plan.id}"
+            need_yes(ws, journal, question(plan), what, cls=cls, reason=reason, and_then=plan.effects)
 
 
-def need_yes(ws: Workspace, journal: Journal, action: str, what: str, *, cls: str, reason: str) -> None:
-    """Raises Refused until a person said yes to this action. `what` tells it from every other."""
+def need_yes(
+    ws: Workspace,
+    journal: Journal,
+    action: str,
+    what: str,
+    *,
+    cls: str,
+    reason: str,
+    and_then: Sequence[EffectAction] = (),
+) -> None:
+    """Raises Refused until a person said yes to this action. `what` tells it from every other.
+
+    `and_then`: effects whose inverses may need a yes of their own; the first is not used up before both are there.
+    """
     hash = sha256(f"apply\0{what}".encode()).hex()
     approvals = approvals_of(journal, ws)
+    if approvals.has(hash):
+        need_approval(ws, journal, and_then, is_only_a_look=True)
     if approvals.use(hash):
         return
     asked = approvals.ask(hash, action, cls)

@@ -250,34 +250,7 @@ class Side:
 
     def need_approval(self) -> None:
         """Raises Refused while a person has not approved what an agent wrote, or what policy asks about."""
-        doubtful = [a for a in self.actions if a.verb == UNDO_EFFECT and self._is_doubtful(a)]
-        if not doubtful:
-            return
-        hash = hash_of_plan(doubtful, self.journal, sha256).hex()
-        approvals = approvals_of(self.journal, self.ws)
-        if approvals.use(hash):
-            return
-        action = "undo effects: " + "; ".join(f"{a.description}: {a.reason}" for a in doubtful)
-        asked = approvals.ask(hash, action, doubtful[0].cls)
-        raise Refused(
-            f"{len(doubtful)} of the inverses would be run on an agent's word; nothing was touched",
-            details=[f"{a.effect}  {a.description}: {a.reason}" for a in doubtful],
-            hints=[
-                f"look at them, then in a terminal of your own: reprieve approve {asked.id}",
-                "files alone: --files",
-            ],
-            data={"approval": asked.id, "hash": hash},
-        )
-
-    def _is_doubtful(self, action: EffectAction) -> bool:
-        if self.ws.config.policy_approve_undo == "always":
-            return True
-        effect = self.journal.get(action.effect)
-        inverse = effect.inverse or {}
-        if inverse.get("kind") == "mcp":
-            return not effect.is_trusted
-        steps = inverse.get("steps")
-        return not effect.is_trusted and isinstance(steps, list) and any(starts_others(step["argv"]) for step in steps)
+        need_approval(self.ws, self.journal, self.actions)
 
     def leave(self, why: str) -> None:
         """Do nothing, and say so."""
@@ -292,6 +265,44 @@ class Side:
             now_ns=self.ws.clock(),
             cancels=journals.cancels(self.ws, self.journal),
         )
+
+
+def need_approval(
+    ws: Workspace, journal: Journal, actions: Sequence[EffectAction], *, is_only_a_look: bool = False
+) -> None:
+    """Raises Refused while a person has not approved the inverses that an agent wrote, or that policy asks about.
+
+    The approval is taken, and can't be taken twice, unless it `is_only_a_look`.
+    """
+    doubtful = [a for a in actions if a.verb == UNDO_EFFECT and _is_doubtful(ws, journal, a)]
+    if not doubtful:
+        return
+    hash = hash_of_plan(doubtful, journal, sha256).hex()
+    approvals = approvals_of(journal, ws)
+    if approvals.has(hash) if is_only_a_look else approvals.use(hash):
+        return
+    action = "undo effects: " + "; ".join(f"{a.description}: {a.reason}" for a in doubtful)
+    asked = approvals.ask(hash, action, doubtful[0].cls)
+    raise Refused(
+        f"{len(doubtful)} of the inverses would be run on an agent's word; nothing was touched",
+        details=[f"{a.effect}  {a.description}: {a.reason}" for a in doubtful],
+        hints=[
+            f"look at them, then in a terminal of your own: reprieve approve {asked.id}",
+            "files alone: --files",
+        ],
+        data={"approval": asked.id, "hash": hash},
+    )
+
+
+def _is_doubtful(ws: Workspace, journal: Journal, action: EffectAction) -> bool:
+    if ws.config.policy_approve_undo == "always":
+        return True
+    effect = journal.get(action.effect)
+    inverse = effect.inverse or {}
+    if inverse.get("kind") == "mcp":
+        return not effect.is_trusted
+    steps = inverse.get("steps")
+    return not effect.is_trusted and isinstance(steps, list) and any(starts_others(step["argv"]) for step in steps)
 
 
 _STARTERS = frozenset(

@@ -75,6 +75,10 @@ class Approvals:
                 raise Refused(f"'{found.id}' was {found.state} already")
             return self._set(found, APPROVED if is_approved else DENIED)
 
+    def has(self, hash: str) -> bool:
+        """Whether a person has approved exactly this action, and nobody has made use of it."""
+        return bool(self._all(" AND hash = ? AND state = 'approved'", hash))
+
     def use(self, hash: str) -> bool:
         """Take the approval of exactly this action, if a person gave one; it can't be taken twice."""
         with self._log.transaction():
