@@ -98,7 +98,19 @@ def values_json(threads: Threads, thread: str, id: str) -> dict[str, Any]:
     state = threads.get(thread, id)
     if state is None:
         raise BadRef(f"the thread '{thread}' has no state '{id}'")
-    return {name: threads.parts.plain(reference) for name, reference in state.values.items()}
+    return {name: _as_given(threads.parts.plain(reference)) for name, reference in state.values.items()}
+
+
+def _as_given(plain: Any) -> Any:
+    """An object with a key "$" is stored as pairs, since "$" marks types there; it is told as it was given."""
+    if type(plain) is list:
+        return [_as_given(item) for item in plain]
+    if type(plain) is dict:
+        pairs = plain.get("v")
+        if plain.get("$") == "dict" and type(pairs) is list and all(type(key) is str for key, _ in pairs):
+            return {key: _as_given(item) for key, item in pairs}
+        return {key: _as_given(item) for key, item in plain.items()}
+    return plain
 
 
 def diff_json(threads: Threads, thread: str, before: str, after: str = "") -> dict[str, Any]:

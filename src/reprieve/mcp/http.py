@@ -141,6 +141,7 @@ def serve_http(start: str, port: int, *, say: Callable[[str], None], is_new_toke
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((ADDRESS, port))
+        listening.listen(128)  # now, so that who reads the address below can connect
     except OSError as e:
         raise Usage(f"port {port} cannot be used: {e.strerror}", hints=["another one: --port N"]) from e
     with listening:

@@ -42,15 +42,14 @@ class Desk:
     @contextmanager
     def workspace(self, reporter: Reporter, *, create: bool = False) -> Iterator[Workspace]:
         """The workspace, opened for one call. Raises Misconfigured while nothing is protected yet."""
+        if os.path.realpath(self.start) != self.start:
+            raise _another_folder()  # a link took its place, and leads elsewhere
         with open_workspace(self.start, create=create, reporter=reporter) as ws:
             with self._lock:
                 if self._root is None:
                     self._root = (ws.id, ws.root)
                 if self._root != (ws.id, ws.root):
-                    raise Refused(
-                        "the folder is not the one that this server was started for; nothing was touched",
-                        hints=["start the MCP server again"],
-                    )
+                    raise _another_folder()
             yield ws
 
     def count_checkpoint(self) -> None:
@@ -81,6 +80,13 @@ class Desk:
                 hints=["make one: reprieve_plan_rollback, reprieve_undo, reprieve_revert, reprieve_redo, …"],
             )
         return found
+
+
+def _another_folder() -> Refused:
+    return Refused(
+        "the folder is not the one that this server was started for; nothing was touched",
+        hints=["start the MCP server again"],
+    )
 
 
 @dataclass
