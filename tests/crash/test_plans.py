@@ -109,7 +109,7 @@ def test_P06_killed_in_the_middle_of_a_step_that_fails(
     total = world.run("step", Fault("kill")).seen
     assert total > 40 and world.is_like(world.whole) == []
     tally = Tally("plan step kill")
-    for point in points_of(total, shard=0, shards=1, limit=2 * POINTS):
+    for point in points_of(total, shard=0, shards=1, limit=POINTS):
         ran = world.kill("step", point, tally)
         try:
             state = world.do("look").json["steps"].get("s")

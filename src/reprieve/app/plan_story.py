@@ -12,7 +12,7 @@ from reprieve.files.processes import is_alive
 from reprieve.model.quickjson import dumps, loads
 from reprieve.model.timeline import CHECKPOINT, MOVES, REDO, ROLLBACK, UNDO, TimelineEntry
 from reprieve.model.value import Value
-from reprieve.model.window import Window, closes, field, opens, standing
+from reprieve.model.window import Standing, Window, closes, field, opens, standing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Run(Value):
     """One run of a plan, as far as it is on the timeline."""
 
     name: str
-    id: str = ""  # "": it has not begun
+    id: str = ""  # "": it has not begun, or is over
     since: int = 0  # number of the entry before its first
     steps: tuple[PlanStep, ...] = ()  # the newest attempt at each, oldest first
 
@@ -84,21 +84,18 @@ def plan_of(data: str) -> dict[str, object] | None:
     return found if isinstance(found, dict) else None
 
 
-def read_run(timeline: Timeline, name: str) -> Run:
-    """The run of that plan that is not finished; a new one if there is none."""
+def find_run(timeline: Timeline, name: str) -> Story | None:
+    """The run of that plan that is not finished, None if there is none."""
     mark = f'"name":{dumps(name, is_compact=True)}'
-    newest: dict[str, object] = {}
     for count, entry in enumerate(timeline.backwards()):
         told = plan_of(entry.data) if mark in entry.data else None
         if told is not None and told.get("name") == name:
-            newest = told
-            break
+            if told.get("at") == FINISHED:
+                return None
+            return Story(name, str(told["run"]), int(str(told["since"])))
         if count == _FAR:
             break
-    if not newest or newest.get("at") == FINISHED:
-        return Run(name)
-    run, since = str(newest["run"]), int(str(newest["since"]))
-    return Run(name, run, since, _steps(timeline, name, run, since))
+    return None
 
 
 def unfinished(timeline: Timeline) -> list[PlanStep]:
@@ -110,58 +107,76 @@ def unfinished(timeline: Timeline) -> list[PlanStep]:
             names[str(told.get("name"))] = None
         if count == _RECENT:
             break
-    found = [step for name in names for step in read_run(timeline, name).steps if step.state == BROKEN]
+    runs = [story.read(timeline) for name in names if (story := find_run(timeline, name)) is not None]
+    found = [step for run in runs for step in run.steps if step.state == BROKEN]
     return sorted(found, key=lambda step: step.opened.seq)
 
 
-def _steps(timeline: Timeline, name: str, run: str, since: int) -> tuple[PlanStep, ...]:
-    steps: dict[str, PlanStep] = {}  # by window
-    undone: dict[str, str] = {}  # window → operation that took it back ("": there was nothing to move)
-    kept: set[str] = set()
-    redone: set[str] = set()
-    moves: list[tuple[TimelineEntry, TimelineEntry | None]] = []
-    going_on: frozenset[str] = frozenset()
-    for entry in timeline.after(since):
-        if entry.kind in MOVES:
+class Story:
+    """Reads one run of a plan off the timeline; each time only what is new."""
+
+    def __init__(self, name: str, run: str, since: int) -> None:
+        self.name, self.run, self.since = name, run, since
+        self._at = since  # number of the newest entry that was read
+        self._steps: dict[str, PlanStep] = {}  # by window
+        self._undone: dict[str, str] = {}  # window → operation that took it back ("": there was nothing to move)
+        self._kept: set[str] = set()
+        self._redone: set[str] = set()
+        self._moves: list[tuple[TimelineEntry, TimelineEntry | None]] = []  # with where each went back to
+        self._now = Standing()
+        self._is_finished = False
+
+    def read(self, timeline: Timeline) -> Run:
+        """The run as it is now."""
+        for entry in timeline.after(self._at):
+            self._at = entry.seq
             if entry.kind == REDO:
-                redone.add(field(entry.data, "of"))
-            moves.append((entry, timeline.get(field(entry.data, "target"))))
-        if entry.kind != CHECKPOINT:
-            continue
-        now = standing(entry.data)
-        going_on = frozenset(window.id for window in now.open if not window.pid or is_alive(window.pid, window.born))
-        ended = steps.get(closes(entry.data))
-        told = plan_of(entry.data)
-        is_ours = told is not None and told.get("name") == name and told.get("run") == run
+                self._redone.add(field(entry.data, "of"))
+            elif entry.kind in MOVES:
+                self._moves.append((entry, timeline.get(field(entry.data, "target"))))
+            elif entry.kind == CHECKPOINT:
+                self._take(entry)
+        if self._is_finished:
+            return Run(self.name)
+        going_on = {w.id for w in self._now.open if not w.pid or is_alive(w.pid, w.born)}
+        newest = {step.name: self._judged(step, going_on) for step in self._steps.values()}
+        steps = tuple(sorted(newest.values(), key=lambda step: step.opened.seq))
+        return Run(self.name, self.run, self.since, steps)
+
+    def _take(self, entry: TimelineEntry) -> None:
+        self._now = standing(entry.data)
+        told = plan_of(entry.data) or {}
+        if told.get("name") != self.name or told.get("run") != self.run:
+            told = {}
+        at = told.get("at")
+        ended = self._steps.get(closes(entry.data))
         if ended is not None:
-            is_well = is_ours and told is not None and told.get("at") == END and not told.get("failed")
-            steps[ended.window.id] = ended.replace(state=DONE if is_well else FAILED, sealed=entry)
-        if told is None or not is_ours:
-            continue
-        if told.get("at") == OPEN:
-            window = next((w for w in now.open if w.id == opens(entry.data)), None)
+            is_well = at == END and not told.get("failed")
+            self._steps[ended.window.id] = ended.replace(state=DONE if is_well else FAILED, sealed=entry)
+        if at == OPEN:
+            self._is_finished = False  # somebody goes on with it
+            window = next((w for w in self._now.open if w.id == opens(entry.data)), None)
             if window is not None:
                 after = tuple(map(str, _list(told.get("after"))))
-                steps[window.id] = PlanStep(name, str(told.get("step")), window, entry, after)
-        elif told.get("at") == UNDONE:
-            undone.update({str(id): str(told.get("operation", "")) for id in _list(told.get("windows"))})
-        elif told.get("at") == KEPT:
-            kept.update(map(str, _list(told.get("windows"))))
+                self._steps[window.id] = PlanStep(self.name, str(told.get("step")), window, entry, after)
+        elif at == UNDONE:
+            self._undone.update({str(id): str(told.get("operation", "")) for id in _list(told.get("windows"))})
+        elif at == KEPT:
+            self._kept.update(map(str, _list(told.get("windows"))))
+        elif at == FINISHED:
+            self._is_finished = True
 
-    def judged(step: PlanStep) -> PlanStep:
+    def _judged(self, step: PlanStep, going_on: set[str]) -> PlanStep:
         id = step.window.id
-        if id in kept:
+        if id in self._kept:
             return step.replace(state=ACCEPTED)
-        if (id in undone and undone[id] not in redone) or any(
-            move.id not in redone and _takes_back(move, target, step) for move, target in moves
+        if (id in self._undone and self._undone[id] not in self._redone) or any(
+            move.id not in self._redone and _takes_back(move, target, step) for move, target in self._moves
         ):
             return step.replace(state=TAKEN_BACK)
         if step.state == RUNNING and id not in going_on:
             return step.replace(state=BROKEN)
         return step
-
-    newest = {step.name: judged(step) for step in steps.values()}
-    return tuple(sorted(newest.values(), key=lambda step: step.opened.seq))
 
 
 def _takes_back(move: TimelineEntry, target: TimelineEntry | None, step: PlanStep) -> bool:

@@ -31,8 +31,9 @@ from reprieve.app.plan_story import (
     UNDONE,
     PlanStep,
     Run,
+    Story,
+    find_run,
     plan_json,
-    read_run,
 )
 from reprieve.app.steps import Step as Undoable
 from reprieve.app.workspace import Workspace
@@ -85,8 +86,8 @@ class AgentPlan:
         self._who = of_session(plain(agent), session)
         self._session, self._agent = session, agent
         with ws.store.lock(ws.id):
-            known = read_run(ws.timeline, name)
-        self._run = known.id or new_id()
+            self._story = find_run(ws.timeline, name)
+        self._run = self._story.run if self._story is not None else new_id()
 
     def __enter__(self) -> Self:
         return self
@@ -153,7 +154,7 @@ class AgentPlan:
             at_work = [step.name for step in every if step.state == RUNNING]
             if at_work:
                 raise Refused(f"step '{at_work[0]}' is still at work; nothing was touched", hints=["let it end first"])
-            return self._take_back(run, every, why)
+            return self._take_back(every, why)
 
     def keep(self, step: str) -> None:
         """Accept a step: the inverses of its effects are retired, and no `replan` takes it back."""
@@ -165,20 +166,20 @@ class AgentPlan:
             if found.state in (RUNNING, TAKEN_BACK):
                 raise Refused(f"step '{step}' is {found.state}; nothing was kept")
             effects.keep(self._ws, found.opened.id)
-            self._note(run, f"kept {self._title(step)}", {"at": KEPT, "windows": [found.window.id]})
+            self._note(f"kept {self._title(step)}", {"at": KEPT, "windows": [found.window.id]})
 
     def finish(self) -> None:
         """The plan has ended well; the next one of its name begins anew. A block does this at its end."""
         with self._ws.store.lock(self._ws.id):
             run = self._read()
             if run.id:
-                self._note(run, f"plan {self.name} finished", {"at": FINISHED})
+                self._note(f"plan {self.name} finished", {"at": FINISHED})
 
     # -- inside
 
     def _read(self) -> Run:
-        run = read_run(self._ws.timeline, self.name)
-        return run if run.id == self._run else Run(self.name)
+        with self._ws.store.lock(self._ws.id):
+            return self._story.read(self._ws.timeline) if self._story is not None else Run(self.name)
 
     def _known(self, run: Run, name: str) -> PlanStep:
         found = run.step(name)
@@ -190,15 +191,16 @@ class AgentPlan:
     def _title(self, step: str) -> str:
         return f"{self.name}/{step}"
 
-    def _fields(self, run: Run, more: Mapping[str, object]) -> dict[str, object]:
-        tip = self._ws.timeline.tip()
-        since = run.since if run.id else tip.seq if tip is not None else 0
-        return {"name": self.name, "run": self._run, "since": since, **more}
+    def _fields(self, more: Mapping[str, object]) -> dict[str, object]:
+        if self._story is None:  # it begins here
+            tip = self._ws.timeline.tip()
+            self._story = Story(self.name, self._run, tip.seq if tip is not None else 0)
+        return {"name": self.name, "run": self._run, "since": self._story.since, **more}
 
-    def _note(self, run: Run, label: str, more: Mapping[str, object]) -> None:
-        self._ws.checkpoint(label, data=f"{{{plan_json(self._fields(run, more))}}}")
+    def _note(self, label: str, more: Mapping[str, object]) -> None:
+        self._ws.checkpoint(label, data=f"{{{plan_json(self._fields(more))}}}")
 
-    def _take_back(self, run: Run, steps: Sequence[PlanStep], why: str) -> TakenBack:
+    def _take_back(self, steps: Sequence[PlanStep], why: str) -> TakenBack:
         """All of these steps at once, or none. Under the workspace's lock."""
         report = Report("")
         if steps:
@@ -215,7 +217,7 @@ class AgentPlan:
             assert done is not None
             report = done
             marks = {"at": UNDONE, "windows": [step.window.id for step in steps], "operation": report.operation}
-            self._note(run, f"took back {whole.name}", marks)
+            self._note(f"took back {whole.name}", marks)
         return TakenBack(self.name, tuple(step.name for step in steps), report, why)
 
 
@@ -288,14 +290,14 @@ class PlanBlock(Block):
             if name not in done:
                 state = self._plan._known(run, name).state
                 raise Refused(f"step '{self._name}' stands on '{name}', which is {state}; nothing was run")
-        return plan_json(self._plan._fields(run, {"step": self._name, "after": after, "at": OPEN}))
+        return plan_json(self._plan._fields({"step": self._name, "after": after, "at": OPEN}))
 
     def _seal(self, step: Step, *, is_failed: bool) -> None:
         assert isinstance(step, PlannedStep)
         is_failed = is_failed or bool(step.reason)
         with self._ws.store.lock(self._ws.id):
             told: dict[str, object] = {"step": self._name, "at": END, "failed": is_failed}
-            fields = plan_json(self._plan._fields(self._plan._read(), told))
+            fields = plan_json(self._plan._fields(told))
             seal(self._ws, step, more=" (failed)" if is_failed else "", fields=fields)
 
     def _after(self, step: Step, error: BaseException | None) -> None:
@@ -310,7 +312,7 @@ class PlanBlock(Block):
         try:
             with self._ws.store.lock(self._ws.id):
                 run = self._plan._read()
-                step.report = self._plan._take_back(run, [self._plan._known(run, step.step)], said)
+                step.report = self._plan._take_back([self._plan._known(run, step.step)], said)
         except ReprieveError as failure:
             step.failure = failure
             _note(error, f"step '{step.step}' was NOT taken back: {in_words(failure)}")
