@@ -205,7 +205,7 @@ class Side:
 
     def __init__(self, ws: Workspace, journal: Journal, chosen: Iterator[Effect]) -> None:
         self.ws, self.journal = ws, journal
-        self.drivers = journals.drivers(journal, ws.memory)
+        self.drivers = journals.drivers(journal, ws.memory, ws.root)
         self._chosen: Iterator[Effect] | None = chosen
         self._actions: tuple[EffectAction, ...] = ()
         self.outcomes: list[EffectOutcome] = []

@@ -13,6 +13,7 @@ from reprieve.store.effectlog import EffectLog, exists
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from reprieve.app.workspace import Workspace
+    from reprieve.effects.driver import Driver
     from reprieve.effects.memory import Memory
     from reprieve.rollback.effects import Cancels, Drivers
 
@@ -54,8 +55,14 @@ def place(ws: Workspace, *, actor: str = "") -> Place:
     )
 
 
-def drivers(journal: Journal, memory: Memory | None = None) -> Drivers:
-    """What can undo, by kind of inverse. `memory`: what this process has changed in itself."""
+OWN = frozenset(("sql", "objects", "command", "mcp", "memory", "http", "mail", "git"))  # kinds that are ours
+
+
+def drivers(journal: Journal, memory: Memory | None = None, root: bytes = b"") -> Drivers:
+    """What can undo, by kind of inverse. `memory`: what this process has changed in itself.
+
+    `root`: of the workspace; with it other packages' drivers are found, too, but none that lies in there.
+    """
     import time
 
     from reprieve.effects.command import CommandDriver
@@ -69,7 +76,7 @@ def drivers(journal: Journal, memory: Memory | None = None) -> Drivers:
     def egress(forward: str, url: str, address: str) -> str:
         return address_for(forward, url, forward_address=address)
 
-    return {
+    own: dict[str, Driver] = {
         "sql": SqlDriver(),
         "objects": ObjectsDriver(sign=journal.log.fingerprint),
         "command": CommandDriver(),
@@ -77,6 +84,11 @@ def drivers(journal: Journal, memory: Memory | None = None) -> Drivers:
         "memory": MemoryDriver(memory, is_alive=is_alive),
         "http": HttpDriver(egress, sign=journal.log.fingerprint, sleep=time.sleep, clock=time.time_ns),
     }
+    if not root:
+        return own
+    from reprieve.app.adapters import WithAdapters
+
+    return WithAdapters(own, root)
 
 
 def cancels(ws: Workspace, journal: Journal) -> Cancels:

@@ -166,6 +166,26 @@ class Workspace:
 
         return objects.ObjectCalls(self._inner, client)
 
+    def record(
+        self,
+        kind: str,
+        inverse: Mapping[str, object],
+        *,
+        description: str,
+        resource: str = "",
+        cls: str = "compensable",
+        depends: Sequence[str] = (),
+    ) -> Effect:
+        """Note an effect of a kind that an installed package can undo (`reprieve.adapters`).
+
+        `inverse`: what its driver has to know, as JSON.
+        """
+        from reprieve.app import adapters
+
+        return adapters.record(
+            self._inner, kind, inverse, description=description, resource=resource, cls=cls, depends=depends
+        )
+
     def record_sql(
         self,
         database: str,
