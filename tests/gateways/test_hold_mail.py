@@ -16,7 +16,8 @@ import pytest
 
 from reprieve.app import mail
 from reprieve.app.finding import open_workspace
-from reprieve.errors import Usage
+from reprieve.app.run import run
+from reprieve.errors import Refused, Usage
 from reprieve.gateways.sendmail import TRY_AGAIN, USAGE, read_mail, read_sendmail
 from reprieve.gateways.smtp_hold import HoldServer
 from support import Cli
@@ -185,6 +186,22 @@ def test_nothing_of_a_run_that_held_mail_is_left_running(cli: Cli, tmp_path: Pat
     assert "reprieve-mail-" in folder and not Path(folder).exists()
     with pytest.raises(ConnectionRefusedError):
         smtplib.SMTP("127.0.0.1", int((project / "port").read_text()))
+
+
+def test_a_run_that_is_refused_because_mail_cannot_be_held_leaves_no_window(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a person does afterwards is theirs, not that run's."""
+    with open_workspace(str(project), create=True) as ws:
+        ws.checkpoint("base")
+        with monkeypatch.context() as patch:
+            patch.setenv("PYTHONHOME", "/nonexistent")  # so that the server's Python does not start
+            with pytest.raises(Refused, match="did not start"):
+                run(ws, ["touch", "ran"], label="agent", hold_mail=True)
+        assert not (project / "ran").exists()
+        assert ws.capture.author()[1].open == ()
+        (project / "mine").touch()
+        assert not ws.capture.author()[0].startswith("run:")
 
 
 def test_bad_case_55_a_budget_of_messages_and_recipients_holds_for_a_run(cli: Cli) -> None:

@@ -60,12 +60,18 @@ def run(
     before, window = ws.open_window(
         f"run:{label}", label, label=f"before {label}", pid=os.getpid(), parent=outer_window(ws)
     )
-    with _announced(ws, label), _holding(ws, hold_mail) as extra, Recording(ws, argv) as recording:
-        recorded = _recording_http(ws) if record_http else {}
-        code = recording.exit_code = _spawn(started, {**extra, **recorded})
-        is_checked = code == 0 and bool(check)
-        if is_checked:
-            code = _spawn(("/bin/sh", "-c", check), extra)
+    code = -1
+    try:
+        with _announced(ws, label), _holding(ws, hold_mail) as extra, Recording(ws, argv) as recording:
+            recorded = _recording_http(ws) if record_http else {}
+            code = recording.exit_code = _spawn(started, {**extra, **recorded})
+            is_checked = code == 0 and bool(check)
+            if is_checked:
+                code = _spawn(("/bin/sh", "-c", check), extra)
+    except BaseException:
+        # or what others do from now on would be taken for this run's
+        ws.close_window(window, label=label if code >= 0 else f"{label} (not run)", left=left_by(os.getpid()))
+        raise
     sealed = ws.close_window(window, label=label, left=left_by(os.getpid()))
     ran = Ran(code, before.entry, sealed.entry, sealed.gaps)
     ran = ran.replace(is_check_red=is_checked and code != 0)
