@@ -11,7 +11,7 @@ import resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 # Lines of /proc/PID/status. A filter of system calls, once there is one, can't be compared; but its number can, and
 # without NoNewPrivs only the administrator can have added one.
@@ -36,7 +36,12 @@ def status(pid: int | str) -> Status:
     return {name: value.strip() for name, _, value in (line.partition(b":") for line in lines)}
 
 
-def portrait(pid: int | str, known: Status) -> tuple[object, ...]:
+def namespaces() -> list[str]:
+    """The kinds that this kernel has."""
+    return sorted(os.listdir("/proc/self/ns"))
+
+
+def portrait(pid: int | str, known: Status, kinds: Sequence[str]) -> tuple[object, ...]:
     """What must be equal: rights, namespaces, the root, the control group, the security label, the priority."""
     folder = f"/proc/{pid}"
     root = os.stat(f"{folder}/root")
@@ -47,7 +52,7 @@ def portrait(pid: int | str, known: Status) -> tuple[object, ...]:
         label = b""  # no security module that has labels
     return (
         tuple(known.get(name) for name in _RIGHTS),
-        tuple((name, os.readlink(f"{folder}/ns/{name}")) for name in sorted(os.listdir("/proc/self/ns"))),
+        tuple(os.readlink(f"{folder}/ns/{kind}") for kind in kinds),
         (root.st_dev, root.st_ino),
         _read(f"{folder}/cgroup"),
         label,
@@ -59,6 +64,11 @@ def portrait(pid: int | str, known: Status) -> tuple[object, ...]:
 def is_confined(known: Status) -> bool:
     """Whether it has given up rights in ways that /proc does not show in full (Landlock, filters of system calls)."""
     return known.get(b"NoNewPrivs") != b"0"
+
+
+def limits(pid: int | str) -> bytes:
+    """All resource limits of a process, as text: one look at the kernel instead of one for each."""
+    return _read(f"/proc/{pid}/limits")
 
 
 def adopt_limits(pid: int) -> None:

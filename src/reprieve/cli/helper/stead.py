@@ -161,7 +161,7 @@ def _prepare(connection: socket.socket, me: Self, channel: socket.socket) -> int
     if not caller or (uid, gid) != (os.geteuid(), os.getegid()):
         raise Unlike("another user")
     known = peer.status(caller)
-    if peer.is_confined(known) or peer.portrait(caller, known) != me.portrait:
+    if peer.is_confined(known) or peer.portrait(caller, known, me.namespaces) != me.portrait:
         raise Unlike("other rights")
     request = _read_request(connection, caller)
     if request.folder != me.folder or peer.frozen(request.variables) != me.frozen:
@@ -170,7 +170,8 @@ def _prepare(connection: socket.socket, me: Self, channel: socket.socket) -> int
     if channel.recv(1) != FRESH:
         raise Stale
     ignored = peer.ignored_signals(known)
-    peer.adopt_limits(caller)
+    if peer.limits(caller) != me.limits:
+        peer.adopt_limits(caller)
     _take_over(request, me, int(known[b"Umask"], 8))
     if not me.is_home(places.home()):
         raise Unlike("another store")
