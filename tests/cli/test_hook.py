@@ -527,3 +527,32 @@ def test_as_a_process_it_never_fails_by_usage(project: Path, home: Path) -> None
         )
         assert done.returncode == 0, done.stderr
         assert not done.stdout
+
+
+def test_a_shell_call_that_copilot_reports_to_two_files_is_one_window(project: Path) -> None:
+    """Its own file and Claude's: other names, other spellings, and as many ends."""
+
+    def say(entry: str, event: str, **fields: object) -> None:
+        payload = {"cwd": str(project), **fields}
+        assert reply([entry, event], json.dumps(payload).encode(), dict(os.environ)) == (b"", b"", 0)
+
+    def own(event: str, **more: object) -> None:
+        arguments = {"command": "make", "description": "build", "sessionId": "shell", "async": False}
+        say("copilot", event, sessionId="s", timestamp=1794736800000, toolName="bash", toolArgs=arguments, **more)
+
+    def claudes(event: str, **more: object) -> None:
+        at = {"session_id": "s", "timestamp": "2026-11-15T10:00:00Z", "hook_event_name": event}
+        say("claude-code", event, **at, tool_name="Bash", tool_input={"command": "make"}, **more)
+
+    def standing_now() -> list[tuple[str, int]]:
+        with open_workspace(str(project)) as ws:
+            return [(window.actor, window.count) for window in ws.capture.author()[1].open]
+
+    own("preToolUse")
+    claudes("PreToolUse")
+    assert standing_now() == [("copilot:s", 2)]
+    (project / "made").write_text("by the agent")
+    own("postToolUse", toolResult={"resultType": "success"})
+    assert standing_now() == [("copilot:s", 1)]
+    claudes("PostToolUse", tool_response={})
+    assert standing_now() == []

@@ -6,7 +6,7 @@ the installed command ends in `|| true`. A deny on stdout still counts. Copilot 
 
 from __future__ import annotations
 
-from reprieve.agents.reading import Tools, call, inner, say, text
+from reprieve.agents.reading import Tools, call, inner, key_of, say, text
 from reprieve.model.hookevent import (
     AFTER,
     ALLOW,
@@ -65,7 +65,7 @@ _EVENTS = (
 def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
     raw_event = text(payload, "hook_event_name", "hookEventName") or event or _guess(payload)
     kind = KINDS.get(raw_event, OTHER)
-    return call(
+    found = call(
         NAME,
         kind,
         payload,
@@ -80,6 +80,10 @@ def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
         parent=text(payload, "agentId", "agent_id", "agentName", "agent_name"),
         error=text(payload, "error") if kind == FAILED else None,
     )
+    if found.command is None:
+        return found
+    # by what it runs: to entries in Claude's files the same call is reported once more, as Claude would
+    return found.replace(input_key=key_of("shell", found.command))
 
 
 def _guess(payload: Mapping[str, object]) -> str:
