@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import uuid6
 from langgraph.graph import END, START, StateGraph
@@ -309,3 +310,49 @@ def test_the_asynchronous_saver_goes_back_likewise(saver: ReprieveSaver) -> None
         assert (await graph.aget_state(CONFIG)).values["d"] == ["u1", "a", "b", "u2", "a", "b"]
 
     asyncio.run(play())
+
+
+def test_a_question_that_came_back_and_was_left_again_still_waits(saver: ReprieveSaver) -> None:
+    """Back to the question, elsewhere without an answer, and back to it again."""
+    calls: list[str] = []
+    graph = asking(saver, calls)
+    graph.invoke(said("u"), CONFIG)
+    waiting = id_of(graph.get_state(CONFIG))
+    graph.invoke(Command(resume="yes"), CONFIG)
+    answered = id_of(graph.get_state(CONFIG))
+    for target in (waiting, answered, waiting):
+        saver.rollback_to("t", target)
+    assert [i.value for i in graph.get_state(CONFIG).interrupts] == ["ship it?"]
+    graph.invoke(Command(resume="no"), CONFIG)
+    assert sorted(now(graph)["d"]) == sorted(now(graph)["p"]) == ["answer=no", "charged", "u"]
+    assert calls == ["charge"] and saver.verify_trail("t")["ok"]
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_the_states_of_a_history_hold_what_each_of_them_held_and_no_other_owner_shares_it(
+    on_disk: ReprieveSaver, is_async: bool
+) -> None:
+    class Talk(TypedDict):
+        d: Annotated[list[Any], DeltaChannel(joined, snapshot_frequency=1000)]
+
+    builder = StateGraph(Talk)
+    builder.add_node("answer", lambda state: {"d": [AIMessage(f"a{len(state['d'])}", id=f"a{len(state['d'])}")]})
+    builder.add_edge(START, "answer")
+    graph = builder.compile(checkpointer=on_disk)
+    for turn in range(6):
+        graph.invoke({"d": [HumanMessage(f"h{turn}", id=f"h{turn}")]}, CONFIG)
+
+    async def ahistory() -> list[Any]:
+        return [state async for state in graph.aget_state_history(CONFIG)]
+
+    states = asyncio.run(ahistory()) if is_async else list(graph.get_state_history(CONFIG))
+    whole = graph.get_state(CONFIG).values["d"]
+    for state in states:
+        held = state.values.get("d", [])
+        assert held == whole[: len(held)]
+    assert len(states[0].values["d"]) == 12 and states[0].values["d"][0] is states[1].values["d"][0]
+    states[0].values["d"][0].content = "changed by the owner of the listing"
+    assert graph.get_state(CONFIG).values["d"][0].content == "h0"
+    assert next(graph.get_state_history(CONFIG)).values["d"][0].content == "h0"
+    whole[1].content = "changed by the owner of a state"
+    assert graph.get_state(CONFIG).values["d"][1].content == "a1"

@@ -11,13 +11,16 @@ Everything is on disk when a call returns. `durability="sync"` makes LangGraph w
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import copy
 import os
 import random
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
-from itertools import islice
+from itertools import islice, repeat
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -40,15 +43,44 @@ from reprieve.frameworks.langgraph_types import langgraph_types
 from reprieve.threads import handoff, moves, retention
 from reprieve.threads.delta import Deltas
 from reprieve.threads.diff import diff
+from reprieve.threads.items import returns
 from reprieve.threads.search import search
 from reprieve.threads.threads import State
 from reprieve.threads.verify import MISSING, TAMPERED, verify
 
 if TYPE_CHECKING:
     from reprieve.app.public import Workspace
+    from reprieve.frameworks.langgraph_store import ReprieveStore
 
 T = TypeVar("T")
 _BATCH = 32  # states that an asynchronous list reads at a time
+
+
+class _Listing:
+    """States that were listed and whose delta channels may be asked for next, in that order, by whoever listed them."""
+
+    def __init__(self, store: object) -> None:
+        self.store = store
+        self.states: deque[tuple[str, str, str]] = deque()
+        self.shared: dict[bytes, Any] = {}  # messages that their delta channels have in common
+
+
+# Of this task or thread. LangGraph asks for the channels of each state of a listing in a call of its own; fifty states
+# of 800 messages are 40,000 copies, unless it is known that they have one owner.
+_listing: ContextVar[_Listing | None] = ContextVar("listing", default=None)
+
+
+def _of_listing(saver: ReprieveSaver, thread: str, ns: str, id: str) -> dict[bytes, Any] | None:
+    """What the listing has in common, if the state was listed here and none behind it was asked for yet."""
+    listing = _listing.get()
+    if listing is None or listing.store is not saver._threads.store or (thread, ns, id) not in listing.states:
+        return None
+    while listing.states.popleft() != (thread, ns, id):
+        pass  # one without such channels, or of which nobody asked
+    shared = listing.shared
+    if not listing.states:
+        listing.shared = {}  # the last one: they are the caller's alone
+    return shared
 
 
 class ReprieveSaver(BaseCheckpointSaver[str]):
@@ -147,9 +179,12 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
         if limit is not None and limit <= 0:
             return
         left = limit if limit is not None else -1
+        listing = _Listing(self._threads.store)
+        _listing.set(listing)
         shared: dict[bytes, Any] = {}
         for thread in [_place(config)[0]] if config else self.threads():
             for state in self._matching(thread, config, filter, before, max(left, 0)):
+                listing.states.append((thread, state.entry.ns, state.id))
                 yield self._tuple(thread, state, shared=shared)
                 left -= 1
                 if left == 0:
@@ -185,15 +220,15 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
     ) -> Mapping[str, DeltaChannelHistory]:
         """What a channel's value is made of that the state itself does not hold."""
         thread, ns, id = _place(config)
-        value_of = partial(self._threads.value, thread)
+        shared = _of_listing(self, thread, ns, id)
         id = id or self._threads.store.heads(thread).get(ns, "")
         found: dict[str, DeltaChannelHistory] = {}
-        histories = self._deltas.find(thread, ns, id, channels)
-        self._threads.parts.prefetch(value for one in histories.values() for _, value in one.writes)
-        for channel, history in histories.items():
-            found[channel] = {"writes": [(task, channel, value_of(value)) for task, value in history.writes]}
+        for channel, history in self._deltas.find(thread, ns, id, channels).items():
+            values = self._threads.parts.decode_all((value for _, value in history.writes), shared)
+            tasks = [task for task, _ in history.writes]
+            found[channel] = {"writes": [*zip(tasks, repeat(channel), values, strict=False)]}
             if history.seed is not None:
-                found[channel]["seed"] = value_of(history.seed)
+                found[channel]["seed"] = self._threads.value(thread, history.seed, shared=shared)
         return found
 
     def get_next_version(self, current: str | None, channel: None) -> str:
@@ -238,7 +273,9 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         found = self.list(config, filter=filter, before=before, limit=limit)
-        while some := await asyncio.to_thread(lambda: [*islice(found, _BATCH)]):
+        here = contextvars.copy_context()  # one for all: what it says of the listing is told to the caller below
+        while some := await asyncio.to_thread(here.run, lambda: [*islice(found, _BATCH)]):
+            _listing.set(here[_listing])
             for one in some:
                 yield one
 
@@ -266,17 +303,32 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
         return [record.id for record in self._threads.store.threads() if not record.is_deleted]
 
     def rollback_to(
-        self, thread_id: str, checkpoint_id: str, *, files: bool = False, expect: str = ""
+        self,
+        thread_id: str,
+        checkpoint_id: str,
+        *,
+        files: bool = False,
+        store: ReprieveStore | None = None,
+        on_conflict: str = "abort",
+        expect: str = "",
     ) -> dict[str, Any]:
         """Make an earlier state the head of its thread, in all namespaces; nothing is erased.
 
         `files`: move the workspace's files to the checkpoint of that moment, too; they go first, so that a conflict
-        there leaves everything as it was. `expect`: only if that is the head now.
+        there leaves everything as it was. `store`: take back what the thread's steps did there as well; `on_conflict`
+        says what becomes of items that others changed since (abort, or keep them). `expect`: only if that is the head
+        now. What was not asked for is offered: `files` and `store_items` in the answer say what is at another point.
 
         Raises BadRef, Usage, Conflict, Refused, with nothing moved.
         """
+        items = returns(self._threads, thread_id, checkpoint_id)
+        if store is not None:
+            store.check(thread_id, checkpoint_id, on_conflict=on_conflict)
         moved, report = roll_back(self._threads, self._files, thread_id, checkpoint_id, with_files=files, expect=expect)
+        stored = None if store is None else store.rollback(thread_id, checkpoint_id, on_conflict="keep")
         return {
+            "store_items": [{"namespace": list(one.place[0]), "key": one.place[1]} for one in items],
+            "store_report": stored,
             "thread_id": thread_id,
             "checkpoint_id": moved.id,
             "restored_from": moved.target,
@@ -285,6 +337,10 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
             "files": moved.files or None,
             "files_report": report,
         }
+
+    async def arollback_to(self, thread_id: str, checkpoint_id: str, **how: Any) -> dict[str, Any]:
+        """`rollback_to`, asynchronous."""
+        return await asyncio.to_thread(lambda: self.rollback_to(thread_id, checkpoint_id, **how))
 
     def fork(self, source_thread_id: str, source_checkpoint_id: str, new_thread_id: str) -> dict[str, Any]:
         """Begin a new thread with a state and its ancestors. Raises BadRef, Conflict if the thread exists."""

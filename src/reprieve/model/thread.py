@@ -8,6 +8,7 @@ from typing import NamedTuple
 STATE = "state"  # one state of an agent, in a namespace
 WRITES = "writes"  # what tasks have written on top of a state and the next state has not taken up yet
 MOVE = "move"  # heads set elsewhere: a rollback
+ITEMS = "items"  # what a step changes in a long-term store
 PRUNE = "prune"  # entries given up; carries what is needed to do without them
 
 

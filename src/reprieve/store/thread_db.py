@@ -162,7 +162,8 @@ class SqliteThreads:
         for start in range(0, len(ids), _MANY):
             some = [_key(id) for id in ids[start : start + _MANY]]
             where = f"ns = ? AND id IN ({','.join('?' * len(some))}) AND is_current"
-            found += self._select(thread, where, [_key(ns), *some], kinds=("state", "writes"), order="seq")
+            # "+": without it SQLite takes the index that is in this order, and reads the whole thread
+            found += self._select(thread, where, [_key(ns), *some], kinds=("state", "writes"), order="+seq")
         return found if len(ids) <= _MANY else sorted(found)
 
     def states(

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from reprieve.errors import BadRef, Conflict, Usage
-from reprieve.model.thread import MOVE, PRUNE, STATE, WRITES, ThreadEntry, ThreadRecord
+from reprieve.model.thread import ITEMS, MOVE, PRUNE, STATE, WRITES, ThreadEntry, ThreadRecord
 from reprieve.store.thread_chain import FIRST_PREV
 from reprieve.threads.ids import new_id
 from reprieve.threads.threads import Story, Threads, Write, writes_of
@@ -42,6 +42,9 @@ class _Point(NamedTuple):
     cut: int  # writes on it from this seq on do not count, 0: none
     heads: Mapping[str, ThreadEntry | None]  # of the other namespaces at that moment
     waits: bool
+    # States whose steps are done there (its ancestors, and itself if it waits), with the place on the chain of the one
+    # that came of it: what was void by then does not count.
+    before: Mapping[str, int]
 
 
 def rollback(
@@ -142,7 +145,8 @@ def copy(threads: Threads, source: str, target: str) -> None:
     with threads.store.transaction():
         if threads.record(source) is None:
             return
-        entries = threads.store.entries(source, old=False)
+        # what the source's steps did to a store stays theirs to take back
+        entries = [entry for entry in threads.store.entries(source, old=False) if entry.kind != ITEMS]
         record = _empty(threads, target)
         places: list[tuple[int, int]] = []  # where an entry was, and is
 
@@ -171,12 +175,19 @@ def references(bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
     for body in bodies:
         found += body.get("values", {}).values()
         found += [value for _, _, value in body.get("w", ())]
+        found += [value for item in body.get("items", ()) for value in item[2:] if value is not None]
         for graft in body.get("grafts", {}).values():
             for channel in graft.values():
                 found += [value for _, value in channel["writes"]]
                 if "seed" in channel:
                     found.append(channel["seed"])
     return found
+
+
+def point_of(threads: Threads, thread: str, id: str) -> tuple[_Point, list[ThreadEntry]]:
+    """A state as a point to go back to, and the thread's entries. Raises BadRef."""
+    _, entries = _open(threads, thread)
+    return _point(threads, thread, threads.story(thread), entries, id, None), entries
 
 
 def _open(threads: Threads, thread: str) -> tuple[ThreadRecord, list[ThreadEntry]]:
@@ -222,17 +233,18 @@ def _point(
         # its step was done, and the writes are what it did; before the answer to a question they are what waited
         answered = [w.seq for w in writes if w.channel == RESUME]
         cut = min(answered, default=0)
-        early = threads.visible([w for w in raw if w.seq < cut], "", id, story)
+        # not answered, or not any more: it still waits
+        early = threads.visible([w for w in raw if w.seq < cut], "", id, story) if cut else writes
         writes = early if any(w.channel == INTERRUPT for w in early) else []
     elif keep_writes is False:
         writes = []
     waits = bool(writes)
     by_id = {e.id: e for e in states if e.ns == ""}
-    before: set[str] = {id} if waits else set()
-    at = by_id.get(target.parent)
+    before: dict[str, int] = {id: cut or 1 << 62} if waits else {}
+    child, at = target, by_id.get(target.parent)
     while at is not None and at.id not in before:
-        before.add(at.id)
-        at = by_id.get(at.parent)
+        before[at.id] = loads(child.body).get("as_of", child.seq)
+        child, at = at, by_id.get(at.parent)
     heads: dict[str, ThreadEntry | None] = {e.ns: None for e in states if e.ns != ""}
     for entry in states:
         if entry.ns == "" or (waits and cut and entry.seq > cut):
@@ -240,7 +252,7 @@ def _point(
         of = loads(entry.body)["meta"].get("parents", {}).get("")
         if of in before if of is not None else entry.seq <= target.seq:
             heads[entry.ns] = entry
-    return _Point(target, loads(target.body), tuple(writes), cut if waits else 0, heads, waits)
+    return _Point(target, loads(target.body), tuple(writes), cut if waits else 0, heads, waits, before)
 
 
 def _void_from(point: _Point, entry: ThreadEntry) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reprieve.model.thread import PRUNE, STATE, WRITES, ThreadEntry, ThreadRecord
+from reprieve.model.thread import ITEMS, PRUNE, STATE, WRITES, ThreadEntry, ThreadRecord
 from reprieve.store.thread_chain import FIRST_PREV
 from reprieve.threads.delta import Deltas
 from reprieve.threads.moves import references
@@ -95,7 +95,7 @@ def _keep(
             for e in entries
             if (f"{e.ns}\0{e.id}" not in kept or not e.is_current if e.kind == STATE else True)
             # writes may come before their state: those of a state that never was are kept
-            and not (e.kind == WRITES and (f"{e.ns}\0{e.id}" in kept or f"{e.ns}\0{e.id}" not in keys))
+            and not (e.kind in (WRITES, ITEMS) and (f"{e.ns}\0{e.id}" in kept or f"{e.ns}\0{e.id}" not in keys))
         ]
         lost = len(keys - kept)
         if dry_run or not (lost or (gone and not only_if_less)):

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from reprieve.errors import Refused
-from reprieve.model.thread import MOVE, PRUNE, STATE, WRITES, ThreadEntry, ThreadRecord
+from reprieve.model.thread import ITEMS, MOVE, PRUNE, STATE, WRITES, ThreadEntry, ThreadRecord
 from reprieve.store.thread_chain import FIRST_PREV, next_entry
 from reprieve.store.thread_protocol import ThreadStore
 from reprieve.threads.ids import moment_of
@@ -176,6 +176,28 @@ class Threads:
         if new:
             known.update(out)
 
+    def put_items(self, thread: str, of: str, items: Sequence[Sequence[Any]]) -> None:
+        """Append what the step on a state changes in a store: namespace, key, value before and after. Durable."""
+        sweep, known = self._known_parts(thread)
+        while True:
+            out: dict[bytes, bytes] = {}
+            refs = [
+                [space, key, *(None if value is None else self.parts.encode(value, out, known) for value in values)]
+                for space, key, *values in items
+            ]
+            with self.store.transaction():
+                now = self.store.sweeps
+                if now == sweep:
+                    record = self._record(thread)
+                    if of:
+                        self._refuse_late(record, "", of, of)
+                    if out:
+                        self.store.put_parts(thread, out)
+                    self.append(record, kind=ITEMS, ns="", id=of, parent="", body={"items": refs})
+                    break
+            sweep, known = self._known_parts(thread, now)
+        known.update(out)
+
     def append(
         self, record: ThreadRecord, *, kind: str, ns: str, id: str, parent: str, body: Mapping[str, Any]
     ) -> ThreadEntry:
@@ -281,11 +303,9 @@ class Threads:
         """The writes on a state that count for somebody whose place on the chain is `at`, in the order of applying."""
         voids = [void for void in story.voids if void.id == id and void.ns == ns]
         latest: dict[tuple[str, int], Write] = {}
-        later = min((void.end for void in voids if void.end > at), default=1 << 62)
         for write in writes:
-            if write.seq > later or any(void.start <= write.seq < void.end <= at for void in voids):
-                continue
-            latest[write.task, write.slot] = write
+            if not voids or counts(write.seq, voids, at):
+                latest[write.task, write.slot] = write
         return sorted(latest.values())
 
     def _with_writes(self, thread: str, ns: str, ids: Sequence[str]) -> list[State]:
@@ -345,6 +365,11 @@ class Threads:
             if len(self._known) > 64:
                 self._known.pop(next(iter(self._known)), None)
         return found
+
+
+def counts(seq: int, voids: Iterable[Void], at: int) -> bool:
+    """Whether what was said about a state at `seq` counts for somebody whose place on the chain is `at`."""
+    return all(seq <= void.end if void.end > at else not void.start <= seq < void.end for void in voids)
 
 
 def writes_of(entries: Iterable[ThreadEntry]) -> list[Write]:

@@ -69,7 +69,7 @@ def test_a_turn_more_costs_what_is_new_however_long_the_talk_is(world: World, le
     messages = talk(length + 1)
     world.keep(messages[:-1])
     _, parts, size = world.keep(messages)
-    assert parts <= 5 and size < 500 + 5 * 32 * 128
+    assert parts <= 8 and size < 500 + 5 * 32 * 32
     assert world.keep(list(messages))[1] == 0
 
 
@@ -138,3 +138,20 @@ def test_a_damaged_or_missing_part_is_named(world: World) -> None:
 def test_all_that_a_reference_needs_is_reached(world: World) -> None:
     references = [world.keep(value)[0] for value in (talk(300), {"a": "x" * 2000, "b": talk(20)}, "y" * 99, 5)]
     assert world.fresh().reach(references) == set(world.store._parts)
+
+
+def test_a_copy_is_handed_out_again_only_when_nobody_has_it_or_its_fields(world: World) -> None:
+    reference, _, _ = world.keep(talk(20))
+    first = world.parts.decode(reference, world.known)
+    held, fields, kwargs = first[0], first[1].__dict__, first[2].additional_kwargs
+    ids = [id(one) for one in first]
+    first[3].content, first[4].additional_kwargs["x"] = "changed", 1
+    del first
+    second = world.parts.decode(reference, world.known)
+    assert second == talk(20)
+    assert second[0] is not held and second[1].__dict__ is not fields and second[2].additional_kwargs is not kwargs
+    assert [id(one) for one in second[3:]] == ids[3:], "nobody had those"
+    held.content, fields["content"] = "mine", "mine"
+    kwargs["x"] = 1
+    assert second == talk(20)
+    assert world.keep(second)[1] == 0, "and they are still recognised"
