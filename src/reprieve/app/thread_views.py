@@ -9,6 +9,7 @@ from typing import Any
 from reprieve.app.words import count
 from reprieve.errors import BadRef, StoreCorrupted
 from reprieve.model.thread import STATE, ThreadRecord
+from reprieve.store.thread_sealed import raw_of
 from reprieve.threads.diff import diff
 from reprieve.threads.handoff import summary
 from reprieve.threads.search import Hit
@@ -55,7 +56,7 @@ def find_state(threads: Threads, thread: str, ref: str = "") -> str:
 
 def thread_json(threads: Threads, record: ThreadRecord) -> dict[str, Any]:
     """A thread as a whole."""
-    entries = threads.store.entries(record.id, old=False)
+    entries = raw_of(threads.store).entries(record.id, old=False)  # their bodies may be encrypted
     states = [entry for entry in entries if entry.kind == STATE]
     heads = threads.store.heads(record.id)
     return {
@@ -129,8 +130,10 @@ def proof_json(threads: Threads, names: Sequence[str] = (), *, expect: str = "")
         {"thread": None, "status": "tampered", "reason": line} for line in threads.store.problems()
     ]
     told = [
-        {"id": v.thread, "ok": not v.problems, "states": v.states, "entries": v.entries, "hash": v.head} for v in found
-    ]
+        {"id": v.thread, "ok": not v.problems, "states": v.states, "entries": v.entries, "hash": v.head,
+         "content_checked": v.parts >= 0}
+        for v in found
+    ]  # fmt: skip
     if problems:
         raise StoreCorrupted(
             f"{count(len(problems), 'problem')} in {count(len(found), 'thread')}",

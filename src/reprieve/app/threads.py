@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, cast
 
-from reprieve.errors import Conflict, Partial, Usage
+from reprieve.errors import Conflict, Misconfigured, Partial, Refused, Usage
 from reprieve.store.thread_db import SqliteThreads
 from reprieve.store.thread_memory import MemoryThreads
+from reprieve.store.thread_sealed import covered, raw_of, readable
 from reprieve.threads.moves import Moved, rollback
 from reprieve.threads.threads import Threads
-from reprieve.threads.values import Types, loads
+from reprieve.threads.values import Types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from reprieve.app.public import Workspace as Public
     from reprieve.app.workspace import Workspace
     from reprieve.model.plan import Plan, Report
+    from reprieve.store.thread_protocol import ThreadStore
 
 FILE = "threads.db"
 
@@ -39,15 +41,51 @@ class Files:
 
 
 def open_threads(
-    where: str | os.PathLike[str] | Public | Workspace | None, types: Types, *, create: bool = True
+    where: str | os.PathLike[str] | Public | Workspace | None,
+    types: Types,
+    *,
+    create: bool = True,
+    key: str | bytes | None = None,
 ) -> tuple[Threads, Files | None]:
-    """Threads, and the files that they are linked with, if they are. None: in memory."""
+    """Threads, and the files that they are linked with, if they are. None: in memory.
+
+    `key`: of encrypted threads, itself or where it is (`env:`, `file:`, `keyring:`). Raises Misconfigured, Refused.
+    """
+    secret = None if key is None else secret_of(key)
     if where is None:
-        return Threads(MemoryThreads(), types), None
+        return Threads(covered(MemoryThreads(), secret), types), None
     if isinstance(where, (str, os.PathLike)):
-        return Threads(SqliteThreads.open(os.path.join(os.fspath(where), FILE), create=create), types), None
+        path = os.path.join(os.fspath(where), FILE)
+        return Threads(_covered(SqliteThreads.open(path, create=create), secret), types), None
     ws = cast("Workspace", getattr(where, "_inner", where))  # the public Workspace is a thin cover
-    return Threads(SqliteThreads.open(path_of(ws), create=create), types, clock=ws.clock), Files(ws)
+    return Threads(_covered(SqliteThreads.open(path_of(ws), create=create), secret), types, clock=ws.clock), Files(ws)
+
+
+def secret_of(key: str | bytes) -> bytes:
+    """The key that was meant. Raises Refused if it is not there, Misconfigured if others can read it."""
+    if isinstance(key, bytes):
+        return key
+    if not key.startswith("file:"):
+        from reprieve.effects.credentials import resolve
+
+        return resolve(key).encode()
+    path = key[5:]
+    try:
+        with open(path, "rb") as file:
+            mode, secret = os.fstat(file.fileno()).st_mode, file.read().strip()
+    except OSError as exc:
+        raise Refused(f"the key '{key}' cannot be read: {exc.strerror}") from exc
+    if mode & 0o077:
+        raise Misconfigured(f"the key '{key}' can be read by others", hints=[f"chmod 600 {path}"])
+    return secret
+
+
+def _covered(store: SqliteThreads, secret: bytes | None) -> ThreadStore:
+    try:
+        return covered(store, secret)
+    except BaseException:
+        store.close()
+        raise
 
 
 def save_state(threads: Threads, files: Files | None, thread: str, values: Mapping[str, Any], *, label: str) -> str:
@@ -92,8 +130,8 @@ def states_at(ws: Workspace, checkpoint: str) -> list[tuple[str, str]]:
     threads, _ = open_threads(ws, Types(), create=False)
     try:
         for record in threads.store.threads():
-            states = threads.store.states(record.id, "")
-            at = next((e.id for e in states if loads(e.body).get("files") == checkpoint), "")
+            states = raw_of(threads.store).states(record.id, "")
+            at = next((e.id for e in states if readable(e.body).get("files") == checkpoint), "")
             if at and at != threads.store.heads(record.id).get(""):
                 found.append((record.id, at))
     finally:

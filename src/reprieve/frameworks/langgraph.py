@@ -87,12 +87,20 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
     """Keeps the states of LangGraph threads. May be used by many threads, tasks and processes at once.
 
     `allow`: classes of your own that the state holds (pydantic models, dataclasses, enums, named tuples).
+    `key`: encrypt what is stored. At least 32 bytes, or where they are: `env:VARIABLE`, `file:PATH`,
+    `keyring:SERVICE/USER`.
     """
 
-    def __init__(self, where: str | os.PathLike[str] | Workspace | None = None, *, allow: Iterable[type] = ()) -> None:
+    def __init__(
+        self,
+        where: str | os.PathLike[str] | Workspace | None = None,
+        *,
+        allow: Iterable[type] = (),
+        key: str | bytes | None = None,
+    ) -> None:
         super().__init__()
         self._types = langgraph_types(allow)
-        self._threads, self._files = open_threads(where, self._types)
+        self._threads, self._files = open_threads(where, self._types, key=key)
         self._deltas = Deltas(self._threads)
         # by thread and namespace: the newest state with the references of its values, which the next one may share
         self._last: dict[tuple[str, str], tuple[str, ChannelVersions, Mapping[str, Any], int]] = {}
@@ -386,6 +394,7 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
             "missing_count": sum(problem.status == MISSING for problem in found.problems),
             "problems": [problem._asdict() for problem in found.problems],
             "head": found.head,
+            "content_checked": found.parts >= 0,
         }
 
     def search_history(self, query: str, *, thread_id: str = "", limit: int = 5) -> Sequence[dict[str, Any]]:

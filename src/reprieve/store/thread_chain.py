@@ -10,6 +10,8 @@ what the entry said. docs/format.md outranks this code.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from reprieve.model.thread import ThreadEntry
 from reprieve.store.hashing import sha256
 
@@ -36,10 +38,22 @@ def entry_hash(thread: str, entry: ThreadEntry) -> bytes:
 
 
 def next_entry(
-    thread: str, seq: int, prev: bytes, *, kind: str, ns: str, id: str, parent: str, created_at: int, body: bytes
+    thread: str,
+    seq: int,
+    prev: bytes,
+    *,
+    kind: str,
+    ns: str,
+    id: str,
+    parent: str,
+    created_at: int,
+    body: bytes,
+    seal: Callable[[str, ThreadEntry], bytes] | None = None,
 ) -> ThreadEntry:
-    """An entry in its place after (seq, prev), the number and hash of the newest one."""
+    """An entry in its place after (seq, prev), the number and hash of the newest one. `seal`: for its body."""
     entry = ThreadEntry(seq + 1, kind, ns, id, parent, created_at, body, prev or FIRST_PREV, b"")
+    if seal is not None:
+        entry = entry._replace(body=seal(thread, entry))
     return entry._replace(hash=entry_hash(thread, entry))
 
 

@@ -256,6 +256,16 @@ class SqliteThreads:
             self._db.execute("UPDATE meta SET value = value + 1 WHERE key = 'sweeps'")
         return len(gone)
 
+    def mark(self) -> str:
+        """What `set_mark` said."""
+        rows = self._db.query("SELECT value FROM meta WHERE key = 'seal'")
+        return str(rows[0][0]) if rows else ""
+
+    def set_mark(self, text: str) -> None:
+        """Keep a word about the whole."""
+        with self.transaction():
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES ('seal', ?)", (text,))
+
     def problems(self) -> list[str]:
         """What SQLite finds wrong."""
         return self._db.problems()

@@ -30,6 +30,7 @@ class MemoryThreads:
         self._depth = 0
         self._undo: list[Callable[[], object]] = []  # how to take back what a transaction did, oldest first
         self.sweeps = 0
+        self._mark = ""
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -46,6 +47,14 @@ class MemoryThreads:
                 self._depth -= 1
                 if not self._depth:
                     self._undo = []
+
+    def mark(self) -> str:
+        """What `set_mark` said."""
+        return self._mark
+
+    def set_mark(self, text: str) -> None:
+        """Keep a word about the whole."""
+        self._mark = text
 
     def thread(self, id: str) -> ThreadRecord | None:
         """The record of a thread, deleted or not."""

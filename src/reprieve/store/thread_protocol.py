@@ -74,6 +74,12 @@ class ThreadStore(Protocol):
     def keep_parts(self, thread: str, live: set[bytes]) -> int:
         """Let go of a thread's other parts; what no thread keeps is removed. Returns how many were let go."""
 
+    def mark(self) -> str:
+        """What `set_mark` said; "" at first."""
+
+    def set_mark(self, text: str) -> None:
+        """Keep a word about the store as a whole: with which key it is sealed."""
+
     def problems(self) -> list[str]:
         """What is wrong with the tables themselves."""
 

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from reprieve.errors import BadRef, Conflict, Usage
+from reprieve.errors import BadRef, Conflict, Refused, Usage
 from reprieve.model.thread import ITEMS, MOVE, PRUNE, STATE, WRITES, ThreadEntry, ThreadRecord
 from reprieve.store.thread_chain import FIRST_PREV
+from reprieve.store.thread_sealed import raw_of
 from reprieve.threads.ids import new_id
 from reprieve.threads.threads import Story, Threads, Write, writes_of
 from reprieve.threads.values import loads
@@ -100,6 +101,11 @@ def fork(
     `up_to`: as the source was at that entry. Raises BadRef, and Conflict if the new thread is not empty.
     """
     target = into or threads
+    if naming_of(target) != naming_of(threads):
+        raise Refused(
+            "the two stores are not encrypted with one key, so a thread of one cannot continue in the other",
+            hints=["open both with the same key"],
+        )
     with threads.store.transaction():
         _, entries = _open(threads, thread)
         entries = [entry for entry in entries if entry.seq <= up_to]
@@ -188,6 +194,11 @@ def point_of(threads: Threads, thread: str, id: str) -> tuple[_Point, list[Threa
     """A state as a point to go back to, and the thread's entries. Raises BadRef."""
     _, entries = _open(threads, thread)
     return _point(threads, thread, threads.story(thread), entries, id, None), entries
+
+
+def naming_of(threads: Threads) -> str:
+    """What tells how the parts of a store are named."""
+    return raw_of(threads.store).mark()
 
 
 def _open(threads: Threads, thread: str) -> tuple[ThreadRecord, list[ThreadEntry]]:

@@ -21,8 +21,8 @@ from typing import Any, cast
 from weakref import ref as weak
 
 from reprieve.errors import StoreCorrupted
-from reprieve.store.hashing import sha256_in_thread as sha256
 from reprieve.store.thread_protocol import ThreadStore
+from reprieve.store.thread_sealed import naming
 from reprieve.threads.models import SIMPLE, Original, fields_of, is_same
 from reprieve.threads.values import Plain, Types, dumps, loads
 
@@ -44,6 +44,7 @@ class Parts:
     def __init__(self, store: ThreadStore, types: Types) -> None:
         self._store = store
         self.types = types
+        self.name = naming(store)
         self._texts: dict[str, bytes] = {}  # hash of the part that is this text
         self._objects: dict[int, tuple[Callable[[], object], bytes, tuple[object, ...]]] = {}  # by id()
         self._values: dict[bytes, _Kept] = {}
@@ -164,7 +165,7 @@ class Parts:
         return hash
 
     def _add(self, body: bytes, out: dict[bytes, bytes], known: set[bytes]) -> bytes:
-        hash = sha256(body)
+        hash = self.name(body)
         if hash not in known:
             out[hash] = body
         return hash
@@ -339,7 +340,7 @@ class Parts:
                 raise StoreCorrupted(
                     f"part {hash.hex()[:16]} of a thread is missing", hints=["see: reprieve thread verify"]
                 )
-            if sha256(found[hash]) != hash:
+            if self.name(found[hash]) != hash:
                 raise StoreCorrupted(
                     f"part {hash.hex()[:16]} of a thread is damaged", hints=["see: reprieve thread verify"]
                 )

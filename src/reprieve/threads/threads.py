@@ -25,6 +25,7 @@ from reprieve.errors import Refused
 from reprieve.model.thread import ITEMS, MOVE, PRUNE, STATE, WRITES, ThreadEntry, ThreadRecord
 from reprieve.store.thread_chain import FIRST_PREV, next_entry
 from reprieve.store.thread_protocol import ThreadStore
+from reprieve.store.thread_sealed import sealing
 from reprieve.threads.ids import moment_of
 from reprieve.threads.parts import Parts, Reference
 from reprieve.threads.values import Plain, Types, dumps, loads
@@ -87,6 +88,7 @@ class Threads:
         self.store = store
         self.parts = Parts(store, types)
         self.clock = clock
+        self._seal = sealing(store)
         self._known: dict[str, tuple[int, set[bytes]]] = {}  # by thread: as of which sweep, parts that it has
         self._stories: dict[str, Story] = {}
 
@@ -204,7 +206,7 @@ class Threads:
         """Put an entry at the end of a thread, inside a transaction in which `record` was read."""
         entry = next_entry(
             record.id, record.seq, record.hash, kind=kind, ns=ns, id=id, parent=parent,
-            created_at=self.clock(), body=dumps(body),
+            created_at=self.clock(), body=dumps(body), seal=self._seal,
         )  # fmt: skip
         self.store.append(record.id, entry)
         return entry

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from reprieve.errors import BadRef, ReprieveError
 from reprieve.model.thread import MOVE, PRUNE, STATE, ThreadEntry
-from reprieve.store.hashing import sha256_in_thread as sha256
 from reprieve.store.thread_chain import FIRST_PREV, is_sound
+from reprieve.store.thread_protocol import ThreadStore
+from reprieve.store.thread_sealed import SealedThreads, raw_of, readable
 from reprieve.threads.moves import references
 from reprieve.threads.threads import Threads
 from reprieve.threads.values import loads
@@ -36,7 +37,7 @@ class Verdict(NamedTuple):
     thread: str
     entries: int
     states: int
-    parts: int
+    parts: int  # -1: they are encrypted, and without the key they cannot be looked at
     head: str  # hash of the newest entry: keep it elsewhere, and a thread cut at its end shows too
     problems: tuple[Problem, ...]
 
@@ -49,7 +50,7 @@ def verify(threads: Threads, thread: str, *, expect: str = "") -> Verdict:
     record = threads.store.thread(thread)
     if record is None:
         raise BadRef(f"there is no thread '{thread}'", hints=["see which there are: reprieve thread list"])
-    entries = threads.store.entries(thread)
+    entries = raw_of(threads.store).entries(thread)
     problems = list(_chain(thread, entries))
     last = entries[-1] if entries else None
     if record.seq > (last.seq if last else 0):
@@ -58,13 +59,16 @@ def verify(threads: Threads, thread: str, *, expect: str = "") -> Verdict:
         problems.append(Problem(TAMPERED, last.seq, last.id, "the thread's record names another newest entry"))
     if not problems:
         problems += _derived(threads, thread, entries)
-    inspector = _Inspector(threads, thread)
-    problems += _parts(inspector, entries)
+    parts = -1
+    if not isinstance(threads.store, SealedThreads) or threads.store.cipher is not None:
+        inspector = _Inspector(threads, thread)
+        problems += _parts(inspector, threads.store, thread, entries)
+        parts = inspector.parts
     if expect and expect not in {entry.hash.hex() for entry in entries} | set(_removed_hashes(entries)):
         reason = f"no entry has the hash {expect[:16]}…: the thread was cut or replaced"
         problems.append(Problem(MISSING, 0, "", reason))
     states = sum(entry.kind == STATE and entry.is_current for entry in entries)
-    return Verdict(thread, len(entries), states, inspector.parts, record.hash.hex(), tuple(problems))
+    return Verdict(thread, len(entries), states, parts, record.hash.hex(), tuple(problems))
 
 
 def _chain(thread: str, entries: list[ThreadEntry]) -> Iterator[Problem]:
@@ -88,7 +92,7 @@ def _gaps(thread: str, entries: list[ThreadEntry]) -> list[list[Any]]:
     """Of the newest prune that is what was written; it knows all gaps before it."""
     for entry in reversed(entries):
         if entry.kind == PRUNE and is_sound(thread, entry):
-            gaps: list[list[Any]] = loads(entry.body)["removed"]
+            gaps: list[list[Any]] = readable(entry.body)["removed"]
             return gaps
     return []
 
@@ -96,7 +100,7 @@ def _gaps(thread: str, entries: list[ThreadEntry]) -> list[list[Any]]:
 def _removed_hashes(entries: list[ThreadEntry]) -> Iterator[str]:
     for entry in entries:
         if entry.kind == PRUNE:
-            yield from (gap[3] for gap in loads(entry.body)["removed"])
+            yield from (gap[3] for gap in readable(entry.body)["removed"])
 
 
 def _derived(threads: Threads, thread: str, entries: list[ThreadEntry]) -> Iterator[Problem]:
@@ -109,9 +113,9 @@ def _derived(threads: Threads, thread: str, entries: list[ThreadEntry]) -> Itera
                 heads[entry.ns] = entry.id
             newest[entry.ns, entry.id] = entry.seq
         elif entry.kind == MOVE:
-            heads.update(loads(entry.body)["heads"])
+            heads.update(readable(entry.body)["heads"])
         elif entry.kind == PRUNE:
-            heads = dict(loads(entry.body)["heads"])
+            heads = dict(readable(entry.body)["heads"])
     if heads != threads.store.heads(thread):
         yield Problem(TAMPERED, 0, "", "the heads are not those that the entries say")
     for entry in entries:
@@ -123,7 +127,7 @@ class _Inspector:
     """Looks at every part of a thread once, and knows of every reference whether all that it needs is there."""
 
     def __init__(self, threads: Threads, thread: str) -> None:
-        self._store = threads.store
+        self._store, self._name = threads.store, threads.parts.name
         self._status: dict[bytes, str] = {}
         self._inner: dict[bytes, bytes] = {}  # bodies of the parts that refer to others
         hashes = self._store.part_hashes(thread)
@@ -166,7 +170,7 @@ class _Inspector:
         bodies = self._store.parts(hashes)
         for hash in hashes:
             body = bodies.get(hash)
-            self._status[hash] = MISSING if body is None else "" if sha256(body) == hash else TAMPERED
+            self._status[hash] = MISSING if body is None else "" if self._name(body) == hash else TAMPERED
             if body is not None and body[:1] in (b"N", b"D"):
                 self._inner[hash] = body
 
@@ -175,10 +179,11 @@ class _Inspector:
         return TAMPERED if TAMPERED in every else MISSING if MISSING in every else ""
 
 
-def _parts(inspector: _Inspector, entries: list[ThreadEntry]) -> Iterator[Problem]:
+def _parts(inspector: _Inspector, store: ThreadStore, thread: str, entries: list[ThreadEntry]) -> Iterator[Problem]:
     for entry in entries:
         try:
-            bad = {inspector.judge(reference) for reference in references([loads(entry.body)])} - {""}
+            body = loads(store.key().open(thread, entry).body if isinstance(store, SealedThreads) else entry.body)
+            bad = {inspector.judge(reference) for reference in references([body])} - {""}
         except (ReprieveError, KeyError, TypeError, ValueError, AttributeError) as exc:
             yield Problem(TAMPERED, entry.seq, entry.id, f"cannot be read: {exc}")
             continue

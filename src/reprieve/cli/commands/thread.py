@@ -49,6 +49,7 @@ SPEC = Command(
         Option("--from", "Adopt from the threads in the folder DIR", metavar="DIR", complete="path"),
         Option("--expect", "An earlier hash: the thread must still contain it", metavar="HASH"),
         Option("--keep", "Keep this many of the newest states, and the head", metavar="N", default="1"),
+        Option("--key", "The key of encrypted threads: env:VAR, file:PATH or keyring:NAME", metavar="REF"),
         Option("--dry-run", "Show what would be given up and stop"),
         Option("--yes", "Do not ask", short="-y"),
     ),
@@ -87,7 +88,7 @@ def _opened(args: Parsed, out: Terminal) -> Iterator[tuple[Threads, Files | None
         if not os.path.lexists(path_of(ws)) and args.text("ACTION") != "adopt":
             yield Threads(MemoryThreads(), Types()), None  # none yet, and looking makes none
             return
-        threads, files = open_threads(ws, Types())
+        threads, files = open_threads(ws, Types(), key=args.maybe("key"))
         try:
             yield threads, files
         finally:
@@ -100,7 +101,7 @@ def _in_folder(args: Parsed, folder: str) -> Threads:
         raise Misconfigured(
             f"there are no threads in '{folder}'", hints=["name the folder that ReprieveSaver was given"]
         )
-    return open_threads(path, Types(), create=False)[0]
+    return open_threads(path, Types(), create=False, key=args.maybe("key"))[0]
 
 
 def _list(args: Parsed, out: Terminal, threads: Threads, files: Files | None, words: list[str]) -> None:
@@ -209,7 +210,10 @@ def _verify(args: Parsed, out: Terminal, threads: Threads, files: Files | None, 
     found = views.proof_json(threads, words, expect=args.text("expect"))
     out.answer(**found)
     for one in found["threads"]:
-        out.line(f"{humane.safe(one['id'])}: {humane.count(one['states'], 'state')} as stored, hash {one['hash']}")
+        out.line(
+            f"{humane.safe(one['id'])}: {humane.count(one['states'], 'state')} as stored, hash {one['hash']}"
+            + ("" if one["content_checked"] else "; the chain alone: what they hold is encrypted (--key)")
+        )
     if not found["threads"]:
         out.line("No threads yet")
 
