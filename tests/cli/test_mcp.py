@@ -83,3 +83,59 @@ def test_a_missing_library_is_named(cli: Cli, project: Path, tmp_path: Path) -> 
     done = cli("mcp", env={"PYTHONPATH": path}, check=False)
     assert done.code == 3
     assert "reprieve[mcp]" in done.err
+
+
+def test_install_prints_and_writes_nothing_unless_it_is_told_to(cli: Cli, user: Path, project: Path) -> None:
+    printed = cli("mcp", "install", "cursor", "--json").json
+    assert json.loads(printed["snippet"])["mcpServers"]["reprieve"]["args"][0] == "mcp"
+    assert not (user / ".cursor").exists()
+    assert ".cursor/mcp.json" in cli("mcp", "install", "cursor").out
+
+
+def test_install_writes_and_uninstall_leaves_no_trace(cli: Cli, user: Path, project: Path) -> None:
+    mine = '{\n  // mine\n  "mcpServers": {"x": {"command": "y"}}\n}\n'
+    (project / ".mcp.json").write_text(mine)
+    done = cli("mcp", "install", "claude-code", "--scope", "project", "--write", "--json").json
+    assert done["changes"][0]["change"] == "install" and "+" in done["changes"][0]["diff"] and done["left_to_do"]
+    assert "// mine" in (project / ".mcp.json").read_text() and "reprieve" in (project / ".mcp.json").read_text()
+    again = cli("mcp", "install", "claude-code", "--scope", "project", "--write", "--json").json
+    assert again["changes"][0]["change"] == "none"
+    cli("mcp", "install", "goose", "--write")
+    assert cli("mcp", "uninstall", "--dry-run", "--json").json["changes"][0]["diff"]
+    cli("mcp", "uninstall")
+    assert (project / ".mcp.json").read_text() == mine and not (user / ".config").exists()
+    assert "no client" in cli("mcp", "uninstall").out
+
+
+def test_a_configured_command_really_serves(cli: Cli, user: Path, project: Path) -> None:
+    """What is written is what a client can start."""
+    cli("mcp", "install", "claude-desktop", "--write")
+    (path,) = user.rglob("claude_desktop_config.json")
+    entry = json.loads(path.read_text())["mcpServers"]["reprieve"]
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    with subprocess.Popen(
+        [entry["command"], *entry["args"]], cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ}
+    ) as server:
+        assert server.stdin and server.stdout
+        server.stdin.write(json.dumps(message).encode() + b"\n")
+        server.stdin.flush()
+        assert json.loads(server.stdout.readline())["result"]["serverInfo"]["name"] == "reprieve"
+        server.stdin.close()
+
+
+def test_what_does_not_go_together_is_refused(cli: Cli, user: Path) -> None:
+    for words in (
+        ("install",), ("install", "emacs"), ("install", "cursor", "--http"), ("install", "cursor", "--dry-run"),
+        ("uninstall", "--write"), ("--write",), ("--scope", "user"), ("install", "goose", "--scope", "project"),
+        ("remove", "cursor"),
+    ):  # fmt: skip
+        assert cli("mcp", *words, check=False).code == 2, words
+
+
+def test_a_broken_file_is_named_and_left_alone(cli: Cli, user: Path) -> None:
+    (user / ".cursor").mkdir()
+    (user / ".cursor" / "mcp.json").write_text("{ broken")
+    result = cli("mcp", "install", "cursor", "--write", "--json", check=False)
+    assert result.code == 3 and "not valid JSON" in result.json["error"]["message"]
+    assert (user / ".cursor" / "mcp.json").read_text() == "{ broken"

@@ -25,10 +25,14 @@ def names_of(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def show(changes: Sequence[Change], out: Terminal, *, nothing: str) -> None:
+def _title(agent: str) -> str:
+    return registry.load(agent).TITLE
+
+
+def show(changes: Sequence[Change], out: Terminal, *, nothing: str, title_of: Callable[[str], str] = _title) -> None:
     """Every file with its difference."""
     for change in changes:
-        title = registry.load(change.agent).TITLE
+        title = title_of(change.agent)
         if change.problem is not None:
             out.line(f"{title}: {humane.safe(change.problem.message)}", "red")
             for hint in change.problem.hints:
@@ -42,9 +46,18 @@ def show(changes: Sequence[Change], out: Terminal, *, nothing: str) -> None:
 
 
 def carry_out(
-    changes: Sequence[Change], out: Terminal, *, ask: bool, question: str, first: Callable[[], None] | None = None
+    changes: Sequence[Change],
+    out: Terminal,
+    *,
+    ask: bool,
+    question: str,
+    first: Callable[[], None] | None = None,
+    kept_in: str = "",
 ) -> list[ReprieveError]:
-    """Write what is needed; the problems of those that could not be. `first` is done once it is agreed to."""
+    """Write what is needed; the problems of those that could not be. `first` is done once it is agreed to.
+
+    `kept_in`: a folder of ours for what the files held before, if not that of the hooks.
+    """
     needed = [change for change in changes if change.is_needed]
     problems: list[ReprieveError] = [change.problem for change in changes if change.problem is not None]
     if needed and ask and out.is_interactive and not out.confirm(question.format(humane.count(len(needed), "file"))):
@@ -54,7 +67,7 @@ def carry_out(
     done = 0
     for change in needed:
         try:
-            foreign.apply(change, records=records())
+            foreign.apply(change, records=kept_in or records())
             done += 1
         except ReprieveError as problem:
             problems.append(problem)
