@@ -40,12 +40,13 @@ class Items:
 
     def read(self, thread: str, ns: str = "", id: str = "") -> list[Any]:
         """The items at a state, by default the present one; none if there is no such list. Raises Usage."""
+        self.threads.look(thread)
         state = self.threads.get(thread, id, ns=ns)
         if state is None:
             return []
         if ITEMS not in state.values:
             raise Usage(f"the thread '{thread}' is no session: it holds {', '.join(state.values) or 'nothing'}")
-        return list(self.threads.value(thread, state.values[ITEMS]))
+        return list(self.threads.value(thread, state.values[ITEMS], remember=True))
 
     def names(self, thread: str) -> list[str]:
         """Namespaces with items, besides the first."""
@@ -62,7 +63,8 @@ class Items:
             head = store.heads(thread).get(ns, "")
             id = new_id(head)
             items = list(change(self.read(thread, ns)))
-            self.threads.put(thread, id, {ITEMS: items}, ns=ns, parent=head, files=files)
+            meta = {"step": len(items)}  # what `thread show` tells states apart by
+            self.threads.put(thread, id, {ITEMS: items}, ns=ns, parent=head, meta=meta, files=files)
         return id
 
     def rollback(self, thread: str, id: str, *, files: bool) -> Rolled:

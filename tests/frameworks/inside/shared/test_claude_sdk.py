@@ -216,9 +216,13 @@ def test_claude_runs_a_command_that_is_taken_back_and_goes_on_from_there(desk: A
     store.close()
 
 
-def test_claude_does_not_run_a_command_without_a_checkpoint(desk: Any, model: Any) -> None:
+@pytest.mark.parametrize("how", ["damaged", "closed"])
+def test_claude_does_not_run_a_command_without_a_checkpoint(desk: Any, model: Any, how: str) -> None:
+    """Nor if the hook itself fails: a workspace that was closed is no error of ours that it could answer with."""
     before = desk.contents()
-    desk.spoil()
+    desk.spoil() if how == "damaged" else desk.ws.close()
     asyncio.run(ask(desk, "make it"))
-    assert desk.contents() == before
-    assert "could not take a checkpoint" in str([asked["messages"] for asked in model.asked])
+    heard = str([asked["messages"] for asked in model.asked])
+    assert desk.contents() == before and "tool_result" in heard
+    if how == "damaged":
+        assert "could not take a checkpoint" in heard

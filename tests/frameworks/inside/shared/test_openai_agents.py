@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,11 @@ def agent_with(turns: list[list[Any]], *functions: Any, is_loud: bool = False) -
 def run(agent: Agent, hooks: ReprieveHooks, session: Session | None = None) -> Any:
     config = RunConfig(tracing_disabled=True)
     return asyncio.run(Runner.run(agent, "go", hooks=hooks, session=session, run_config=config))
+
+
+def reprieve_cli(desk: Any, *words: str) -> str:
+    command = [sys.executable, "-m", "reprieve", *words]
+    return subprocess.run(command, cwd=desk.root, capture_output=True, text=True, check=True).stdout
 
 
 def test_a_call_and_a_run_are_taken_back(desk: Any) -> None:
@@ -95,6 +102,31 @@ def test_without_a_checkpoint_the_tool_does_not_run(desk: Any) -> None:
     assert desk.ran == [] and desk.contents() == before
 
 
+def test_a_run_that_is_cancelled_leaves_no_step_open(desk: Any) -> None:
+    before = desk.contents()
+
+    async def slow(path: str) -> str:
+        desk.write(path, "half of it")
+        await asyncio.sleep(60)
+        return path
+
+    async def story() -> None:
+        with ReprieveHooks(desk.ws) as hooks:
+            agent = agent_with([[call("slow", "c-1", path="notes.txt")]], slow)
+            run = Runner.run(agent, "go", hooks=hooks, run_config=RunConfig(tracing_disabled=True))
+            task = asyncio.create_task(run)
+            while not desk.ran:
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(story())
+    assert desk.left_open() == [] and desk.labels() == ["slow: notes.txt"]
+    desk.ws.rollback("call:c-1")
+    assert desk.contents() == before
+
+
 def test_hooks_outside_of_their_block_stop_the_tool(desk: Any) -> None:
     """Nobody would seal what such a call leaves open."""
     agent = agent_with([[call("delete", "c-1", path="data.bin")]], desk.delete)
@@ -127,6 +159,8 @@ def test_the_conversation_and_the_files_go_back_together(desk: Any) -> None:
         # nothing is lost by that
         asyncio.run(session.rollback(rolled.before))
         assert desk.contents() == bad and asyncio.run(session.get_items()) == more
+        shown = [reprieve_cli(desk, "thread", *words) for words in (("show", "chat"), ("search", "data.bin"))]
+        assert f"step {len(more)}" in shown[0] and "chat" in shown[1]
         # and the next run continues what is there
         model = ScriptedModel([[assistant_message("hello again")]])
         run(Agent("worker", model=model), hooks, session)
