@@ -14,6 +14,8 @@ from agents.exceptions import UserError
 from agents.memory import Session, SessionSettings
 from agents.testing import ScriptedModel, assistant_message, function_call
 
+import agents
+import reprieve
 from agents import Agent, RunConfig, Runner, function_tool
 from reprieve.errors import Conflict, ReprieveError, Usage
 from reprieve.frameworks.openai_agents import ReprieveHooks, ReprieveSession
@@ -34,6 +36,12 @@ def agent_with(turns: list[list[Any]], *functions: Any, is_loud: bool = False) -
 def run(agent: Agent, hooks: ReprieveHooks, session: Session | None = None) -> Any:
     config = RunConfig(tracing_disabled=True)
     return asyncio.run(Runner.run(agent, "go", hooks=hooks, session=session, run_config=config))
+
+
+def test_what_is_tested_is_this_clone_with_the_sdk() -> None:
+    """The other tests have a folder `agents`; it must not stand before the SDK of that name."""
+    assert Path(reprieve.__file__).is_relative_to(Path(__file__).resolve().parents[4] / "src")
+    assert Path(agents.__file__).is_relative_to(sys.prefix)
 
 
 def reprieve_cli(desk: Any, *words: str) -> str:
