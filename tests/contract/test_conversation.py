@@ -333,3 +333,18 @@ def test_turns_are_on_the_timeline(chat: reprieve.Conversation, project: Path, c
     assert not (project / "b.txt").exists()
     chat.undo()
     assert texts(chat) == ["make a", "made a"] and (project / "a.txt").exists()
+
+
+@pytest.mark.parametrize("what", ["files", "messages"])
+def test_what_was_pruned_is_not_said_to_be_undone(
+    chat: reprieve.Conversation, project: Path, cli: Cli, what: str
+) -> None:
+    play(chat, project, "a", "b")
+    if what == "files":
+        cli("prune", "--keep-last", "1", "--keep-days", "0")
+    else:
+        cli("thread", "prune", "conversation:chat", "--yes")
+    with pytest.raises(reprieve.BadRef, match="pruned"):
+        for _ in range(2):
+            chat.undo()
+    assert (project / "a.txt").exists() and chat.messages[0]["content"] == "make a"

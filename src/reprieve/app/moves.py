@@ -93,8 +93,9 @@ class Moves:
         raise Usage("there is no step to undo", hints=["see what happened: reprieve log"])
 
     def _undo(self, step: Step, *, tail: bool, choices: Choices) -> Plan:
-        from reprieve.app.steps import with_inner
+        from reprieve.app.steps import must_be_kept, with_inner
 
+        must_be_kept(self.timeline, step)
         found = authorship.story(self.capture, step.since, self.seen)
         chains = found.chains()
         target = step.before.id if step.before else ""

@@ -8,6 +8,7 @@ with its first step and ends when its block ends well; one that did not is gone 
 
 from __future__ import annotations
 
+from reprieve.errors import StoreCorrupted
 from reprieve.files.processes import is_alive
 from reprieve.model.quickjson import dumps, loads
 from reprieve.model.timeline import CHECKPOINT, MOVES, REDO, ROLLBACK, UNDO, TimelineEntry
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _PLAN = '"plan":{'
 _FAR = 5000  # entries to look back for a plan that is named
-_RECENT = 500  # and for any
+_RECENT = 200  # and for any
 
 # what an entry says of a plan
 OPEN, END, UNDONE, KEPT, FINISHED = "open", "end", "undone", "kept", "finished"
@@ -100,14 +101,12 @@ def find_run(timeline: Timeline, name: str) -> Story | None:
 
 def unfinished(timeline: Timeline) -> list[PlanStep]:
     """Steps of recent plans that were broken off and not dealt with since, oldest first."""
-    names: dict[str, None] = {}
-    for count, entry in enumerate(timeline.backwards()):
-        told = plan_of(entry.data)
-        if told is not None:
-            names[str(told.get("name"))] = None
-        if count == _RECENT:
-            break
-    runs = [story.read(timeline) for name in names if (story := find_run(timeline, name)) is not None]
+    try:
+        told = [plan_of(entry.data) for entry in timeline.newest_first(limit=_RECENT)]
+        names = dict.fromkeys(str(fields.get("name")) for fields in told if fields is not None)
+        runs = [story.read(timeline) for name in names if (story := find_run(timeline, name)) is not None]
+    except StoreCorrupted:
+        return []  # a look at what changed must still be possible; `verify` names the damage
     found = [step for run in runs for step in run.steps if step.state == BROKEN]
     return sorted(found, key=lambda step: step.opened.seq)
 

@@ -68,6 +68,16 @@ def last_turns(timeline: Timeline) -> Iterator[Step]:
             yield _turn(timeline, window.turn, turn[0])
 
 
+def must_be_kept(timeline: Timeline, step: Step) -> None:
+    """Raises BadRef if part of a step was pruned: what it changed is no longer known, and nothing would be undone."""
+    until = step.entry.seq if step.entry is not None else 1 << 62
+    for entry in timeline.after(step.since):
+        if entry.seq > until:
+            return
+        if entry.is_pruned:
+            raise BadRef(f"'{step.name}' was pruned; what it changed is no longer kept", hints=["reprieve log"])
+
+
 def with_inner(timeline: Timeline, keys: frozenset[str], since: int) -> frozenset[str]:
     """The same windows and all that were opened inside of them; `since`: the entry before the first."""
     found = set(keys)

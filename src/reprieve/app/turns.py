@@ -19,7 +19,7 @@ from reprieve.app.guard import Block, Step, open_step
 from reprieve.app.hook_words import note_for, title
 from reprieve.app.steps import Step as Undoable
 from reprieve.app.threads import open_threads
-from reprieve.errors import Conflict, Refused, ReprieveError, Usage
+from reprieve.errors import BadRef, Conflict, Refused, ReprieveError, Usage
 from reprieve.model import talk as moments
 from reprieve.model.actor import of_session, plain
 from reprieve.model.plan import Report
@@ -29,6 +29,7 @@ from reprieve.model.value import Value
 from reprieve.model.window import closes, field
 from reprieve.threads.ids import new_id
 from reprieve.threads.repair import Message, repair
+from reprieve.threads.threads import State
 from reprieve.threads.values import Types, loads
 
 if TYPE_CHECKING:
@@ -128,9 +129,10 @@ class Conversation:
             meta = self._meta(self._head)
             if not meta["base"]:
                 raise Usage(f"there is no turn to undo in the conversation '{self.name}'")
+            self._state(meta["base"])
             opened = self._ws.timeline.get(meta["checkpoint"])
             if opened is None:
-                raise Usage(f"the checkpoint of turn {meta['turn']} was pruned; it can't be undone")
+                raise BadRef(f"the checkpoint of turn {meta['turn']} is no longer there; it can't be undone")
             if any(window.id == meta["window"] for window in self._ws.capture.author()[2].open):
                 raise Refused(f"turn {meta['turn']} of '{self.name}' is still under way; nothing was touched")
             sealed = next((e for e in self._ws.timeline.after(opened.seq) if closes(e.data) == meta["window"]), None)
@@ -234,16 +236,20 @@ class Conversation:
         return id
 
     def _meta(self, id: str) -> dict[str, Any]:
-        state = self._threads.get(self._thread, id)
-        assert state is not None
-        return dict(state.meta)
+        return dict(self._state(id).meta)
 
     def _messages(self, id: str) -> list[Message]:
+        found: list[Message] = self._threads.value(self._thread, self._state(id).values["messages"])
+        return found
+
+    def _state(self, id: str) -> State:
         state = self._threads.get(self._thread, id)
         if state is None:
-            raise Usage(f"the conversation '{self.name}' has no state '{id}'")
-        found: list[Message] = self._threads.value(self._thread, state.values["messages"])
-        return found
+            raise BadRef(
+                f"the conversation '{self.name}' has no state '{id}', or it was pruned",
+                hints=[f"see what there is: reprieve thread show {self._thread}"],
+            )
+        return state
 
     def _beyond(self, base: str, end: str) -> list[Message]:
         """The messages that one state has and the other has not."""
