@@ -47,6 +47,19 @@ async def confirm_write(path: str, ok: Annotated[Confirm, Resolve(ask)]) -> str:
     return "written"
 
 
+@mcp.tool()
+def create_note(folder: str, text: str) -> dict[str, str]:
+    id = f"note-{len(list(Path(folder).iterdir())) + 1}"
+    (Path(folder) / id).write_text(text)
+    return {"id": id, "folder": folder}
+
+
+@mcp.tool()
+def delete_note(folder: str, note_id: str) -> dict[str, bool]:
+    (Path(folder) / note_id).unlink()
+    return {"ok": True}
+
+
 @mcp.resource("test://one", name="one")
 def one() -> str:
     return "the resource"

@@ -19,6 +19,7 @@ from mcp.types import ElicitResult
 
 from gateways.conftest import HERE
 from support import Cli
+from support.terminal import at_terminal
 
 SERVER = str(HERE / "sdk_server.py")
 
@@ -75,6 +76,7 @@ async def drive(server: StdioServerParameters, mode: Any, project: Path) -> dict
         found["confirm"] = await client.call_tool("confirm", {})
         found["write"] = await client.call_tool("write", {"path": str(project / "README.md"), "text": "x"})
         found["confirm_write"] = await client.call_tool("confirm_write", {"path": str(project / "tool.sh")})
+        found["note"] = await client.call_tool("create_note", {"folder": str(project.parent / "notes"), "text": "x"})
         found["version"] = client.protocol_version
     return found
 
@@ -82,13 +84,15 @@ async def drive(server: StdioServerParameters, mode: Any, project: Path) -> dict
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("by", ["stdio", "http"])
 def test_the_sdks_client_works_through_the_gateway(
-    mode: str, by: str, project: Path, cli: Cli, request: pytest.FixtureRequest
+    mode: str, by: str, project: Path, cli: Cli, request: pytest.FixtureRequest, a_persons_terminal: None
 ) -> None:
     options = () if by == "stdio" else ("--url", request.getfixturevalue("address"))
+    notes = project.parent / "notes"
+    notes.mkdir()
     cli("checkpoint", "base")
     found = asyncio.run(asyncio.wait_for(drive(through(project, *options), mode, project), 60))
     assert found["version"] == ("2025-11-25" if mode == "legacy" else "2026-07-28")
-    assert found["tools"] == ["confirm", "confirm_write", "count", "write"]
+    assert found["tools"] == ["confirm", "confirm_write", "count", "create_note", "delete_note", "write"]
     assert found["instructions"] == "instructions of the server's own"
     assert found["resource"] == "the resource" and found["prompt"] == "hello ada"
     assert found["count"].structured_content == {"counted": 3}
@@ -97,7 +101,13 @@ def test_the_sdks_client_works_through_the_gateway(
     states = {e["description"]: e["state"] for e in cli("effects", "--json").json["effects"]}
     assert not found["write"].is_error and (project / "README.md").read_text() == "x"
     assert not found["confirm_write"].is_error and (project / "tool.sh").read_text() == "True"
-    assert sorted(states.values()) == ["done", "done"]  # one each, also where the server asked back
-    assert sum("Reprieve" in text for text in found["asked"]) == 2
+    assert sorted(states.values()) == ["done", "done", "done"]  # one each, also where the server asked back
+    assert sum("Reprieve" in text for text in found["asked"]) == 3
+    assert os.listdir(notes) == ["note-1"]
+    asked = cli("rollback", "base", "--yes", "--json", check=False)
+    assert asked.code == 5 and os.listdir(notes) == ["note-1"]
+    code, screen = at_terminal("approve", asked.json["error"]["approval"], cwd=project, answer="y\n")
+    assert code == 0 and "delete_note" in screen and (SERVER if by == "stdio" else options[1]) in screen
     cli("rollback", "base", "--yes", check=False)
+    assert os.listdir(notes) == []  # the server was asked again, in the same era
     assert (project / "README.md").read_text() != "x"

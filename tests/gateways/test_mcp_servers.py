@@ -42,10 +42,15 @@ def test_line_5_one_rollback_brings_back_what_the_filesystem_server_wrecked(
         ):
             assert not wire.call(tool, **arguments).get("isError"), (tool, wire.lines[-1])
         assert wire.call("read_text_file", path=f"{project}/README.md")["content"][0]["text"] == "gone\n"
+        ids = [  # without waiting for each other
+            wire.ask("tools/call", {"name": "write_file", "arguments": {"path": f"{project}/p{n}", "content": "x"}})
+            for n in range(4)
+        ]
+        assert not any(wire.answer(id)["result"].get("isError") for id in ids)
     found = effects(cli)
     assert [(e["kind"], e["class"], e["state"], e["undo_state"]) for e in found] == [
         ("mcp", "restorable", "done", "covered")
-    ] * 8  # reading is none
+    ] * 12  # reading is none
     assert fingerprint(project) != before
     report = cli("rollback", "base", "--yes", "--json").json["report"]
     assert report["effects"] == [] and report["not_undone"] == []  # files once, and nothing besides
@@ -210,6 +215,22 @@ def test_rows_written_by_the_sqlite_server_are_taken_back(
         wire.hello()
         assert wire.call("create_table", query="CREATE TABLE u (n)")["isError"]
         assert not wire.call("list_tables").get("isError")
+
+
+def test_a_call_through_the_gateway_is_part_of_the_step_of_the_agents_hook(
+    gateway: Gateway, filesystem_server: str, cli: Cli, project: Path
+) -> None:
+    before = fingerprint(project)
+    target = f"{project}/README.md"
+    payload = {"session_id": "s1", "cwd": str(project), "tool_name": "mcp__files__write_file", "tool_use_id": "toolu_1",
+               "tool_input": {"path": target, "content": "x"}}  # fmt: skip
+    cli("hook", "claude-code", input=json.dumps({**payload, "hook_event_name": "PreToolUse"}))
+    with gateway(filesystem_server, str(project)) as wire:
+        wire.hello()
+        assert not wire.call("write_file", path=target, content="x").get("isError")
+    cli("hook", "claude-code", input=json.dumps({**payload, "hook_event_name": "PostToolUse", "tool_response": {}}))
+    cli("undo", "call:toolu_1", "--yes")
+    assert fingerprint(project) == before
 
 
 def test_reading_leaves_nothing_on_the_timeline(

@@ -16,6 +16,7 @@ from reprieve.app import effects, journals
 from reprieve.app.commands import catalog_of
 from reprieve.app.hook_words import describe, note_for, title
 from reprieve.app.http_calls import hidden
+from reprieve.app.run import outer_window
 from reprieve.effects import credentials
 from reprieve.errors import Refused, ReprieveError, Usage
 from reprieve.model.actor import of_session, plain
@@ -157,6 +158,7 @@ class ToolCalls:
                 label=f"before {label}",
                 note=note_for(describe(event, is_whole=True)),
                 pid=os.getpid(),
+                parent=_around(ws),
             )
             try:
                 root = os.fsdecode(ws.root)
@@ -333,6 +335,16 @@ class ToolCalls:
         shown = for_people(hidden(dict(call.arguments)))
         assert isinstance(shown, dict)
         return HookEvent(self.client, BEFORE, self._session, call_id=call.id, tool=call.tool, arguments=shown)
+
+
+def _around(ws: Workspace) -> str:
+    """The window that this call is inside of: that of a run, or of the one call that the agent's own hook has open."""
+    outer = outer_window(ws)
+    if outer:
+        return outer
+    _, _, now = ws.capture.author()
+    others = now.replace(open=tuple(window for window in now.open if window.pid != os.getpid())).lineages()
+    return others[0][0] if len(others) == 1 else ""
 
 
 def server_of_command(argv: Sequence[str], *, cwd: str, variables: Mapping[str, str], passed: Sequence[str]) -> Server:

@@ -49,13 +49,11 @@ def server_names(argv: Sequence[str]) -> tuple[str, ...]:
         if word.startswith("-") or (names and base in _WITHIN):
             continue
         names.append(_plain(base))
-        scope = os.path.dirname(word)
         if word.startswith("@") and "/" in word:
             names.append(_plain(word))
         elif "/node_modules/" in word:
             package = word.rpartition("/node_modules/")[2].split("/")
             names.append("/".join(package[: 2 if package[0].startswith("@") else 1]))
-        del scope
         if base not in _LAUNCHERS:
             break
     return tuple(dict.fromkeys(names))
