@@ -125,7 +125,9 @@ def test_the_clients_own_form_asks_the_person(gateway: Gateway, toy: Path, cli: 
         result = wire.call("smash", note="\u202e\x1b[2J")
         (asked,) = wire.requests
         assert asked["method"] == "elicitation/create" and "smash" in asked["params"]["message"]
-        assert asked["params"]["message"].isprintable()  # S42
+        assert (
+            asked["params"]["message"].isprintable() and "\\u202e\\u001b[2J" in asked["params"]["message"]
+        )  # S07, S42
         assert bool(result.get("isError")) is not is_yes
     assert any(b"tools/call" in line for line in seen(toy)) is is_yes
     assert [e["state"] for e in effects(cli)] == (["done"] if is_yes else [])
@@ -140,6 +142,7 @@ UNCLEAR = (
     b'[{"jsonrpc":"2.0","id":"a","method":"ping"},{"jsonrpc":"2.0","method":"tools/call"}]\n',
     b'{"jsonrpc":"2.0","id":"a","method":"tools/call","params":["smash"]}\n',
     b'{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"smash","name":"look"}}\n',
+    b'{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"smash","arguments":{"n":NaN}}}\n',
     b'"tools/call"\n',
     b"\xff\xfe tools/call\n",
     b"[" * 200_000 + b"\n",
@@ -228,6 +231,25 @@ def test_a_server_that_ends_in_the_middle_of_a_call_leaves_its_effect_unknown(
         assert wire.process.wait(20) == 128 + signal.SIGKILL  # passed on
     (effect,) = effects(cli)
     assert effect["state"] == "unknown" and "server ended" in str(effect["detail"])
+
+
+def test_s41_arguments_that_nobody_can_write_down_end_nothing(
+    gateway: Gateway, toy: Path, cli: Cli, tmp_path: Path
+) -> None:
+    """Half a character, and a list in a list in a list: done and journaled, or refused; the next call goes on."""
+    rule(tmp_path)
+    with gateway(*TOY) as wire:
+        wire.hello()
+        line = b'{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"smash","arguments":{"x":%s}}}\n'
+        for text in (b'"\\ud800"', b"[" * 400 + b"]" * 400, b"[" * 900 + b"]" * 900, b"1e999"):
+            wire.send(line % text)
+            found = wire.answer("a")["result"]
+            assert bool(found.get("isError")) is (len(text) > 1000), text
+        wire.send(line % (b"9" * 5000))
+        assert wire.answer(None)["error"]["code"] == -32700
+        assert not wire.call("smash", fine=1).get("isError")
+    done = [json.loads(line) for line in seen(toy) if b"tools/call" in line]
+    assert len([e for e in effects(cli) if e["state"] == "done"]) == len(done)  # what left is in the journal
 
 
 def test_secrets_in_arguments_are_not_kept(gateway: Gateway, toy: Path, cli: Cli, home: Path, tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 _PARSE, _INVALID, _PARAMS = -32700, -32600, -32602  # JSON-RPC's numbers
+# what keeps a call from being protected; ValueError and RecursionError: text or nesting that can't be written down
+_TROUBLE = (ReprieveError, OSError, ValueError, RecursionError)
 _FORM = "reprieve"
 _PAGES = 100  # of a list of tools
 
@@ -42,7 +44,7 @@ def read(line: bytes) -> Any:
     if b"\r" in line.removesuffix(b"\n").removesuffix(b"\r"):
         raise Unclear("a carriage return inside of a message")  # some servers take it for the end of a line
     try:
-        return json.loads(line, object_pairs_hook=_once)
+        return json.loads(line, object_pairs_hook=_once, parse_constant=_no_number)
     except RecursionError as e:
         raise Unclear("it is nested too deep") from e
     except UnicodeDecodeError as e:
@@ -54,6 +56,15 @@ def _once(pairs: list[tuple[str, Any]]) -> Json:
     if len(found) != len(pairs):
         raise Unclear("a name is there twice")
     return found
+
+
+def _no_number(name: str) -> Any:
+    raise Unclear(f"{name} is no number")
+
+
+def _escaped(text: str) -> str:
+    """All of it, and nothing that could move a cursor or turn the writing round."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def key_of(id: object) -> str:
@@ -187,7 +198,8 @@ class Session:
             return
         if self._answered_again(id, message):
             return
-        begun = self._resumable.pop(_what(name, arguments or {}), None)
+        is_again = isinstance(params, dict) and ("inputResponses" in params or "requestState" in params)
+        begun = self._resumable.pop(_what(name, arguments or {}), None) if is_again else None
         if begun is not None:
             self._running[key] = begun
             self._to_server(line)
@@ -214,7 +226,7 @@ class Session:
                 raise self._calls.refusal(call, look)
             else:
                 self._go(line, id, call, is_approved=look.verdict.decision != "run")
-        except (ReprieveError, OSError) as e:
+        except _TROUBLE as e:
             self._refuse(id, e)
 
     def _ask(self, line: bytes, id: object, call: Call, look: Look) -> None:
@@ -222,7 +234,7 @@ class Session:
         allow = {"type": "boolean", "title": "Run it this once", "default": False}
         text = f"Reprieve: {self._calls.words(call)}? {look.verdict.reason}"
         form = {
-            "message": "".join(c if c.isprintable() else " " for c in text),
+            "message": _escaped(text),
             "requestedSchema": {"type": "object", "properties": {"allow": allow}, "required": ["allow"]},
         }
         if self.is_modern:
@@ -253,7 +265,7 @@ class Session:
                 raise self._calls.refusal(call, look)
             self._calls.approve(look)
             self._go(line, id, call, is_approved=True)
-        except (ReprieveError, OSError) as e:
+        except _TROUBLE as e:
             self._refuse(id, e)
 
     def _answered_again(self, id: object, message: Json) -> bool:
@@ -279,7 +291,7 @@ class Session:
         self._running[key_of(id)] = begun
         self._to_server(line)
 
-    def _refuse(self, id: object, error: ReprieveError | OSError) -> None:
+    def _refuse(self, id: object, error: Exception) -> None:
         """Answer in the server's place."""
         self._waiting.discard(key_of(id))
         if isinstance(error, Refused):
@@ -399,7 +411,7 @@ class Session:
         try:
             answer = answer_of(message) if message is not None else None
             self._calls.finish(begun, self.tools, answer=answer, is_modern=self.is_modern, detail=detail)
-        except (ReprieveError, OSError) as e:
+        except _TROUBLE as e:
             # it did happen: the answer is the client's all the same, and the journal says that it is not known
             said = e.message if isinstance(e, ReprieveError) else str(e)
             self._reporter.warn(
