@@ -74,7 +74,9 @@ class ReprievePlugin(BasePlugin):
         await self.after_run_callback(invocation_context=invocation_context)
 
     async def close(self) -> None:
-        """Let go of the store of states. The workspace stays open."""
+        """Seal what a cancelled run left open, and let go of the store of states. The workspace stays open."""
+        for context, _ in list(self._open.values()):
+            await self._seal(context, None)
         self._threads.store.close()
 
     async def rewind(self, runner: Any, *, user_id: str, session_id: str, before: str) -> Rewound:

@@ -185,7 +185,7 @@ def test_parallel_calls_are_told_apart(desk: Any) -> None:
         calls = [call("slow_write", id=f"p-{name}", path=f"{name}.txt", text=name) for name in ("a", "b")]
         await world.run(await world.begin(), calls, [say("done")])
         assert desk.noted() == {"a.txt": "call:p-a", "b.txt": "call:p-b"}
-        assert {"slow_write: a.txt", "slow_write: b.txt"} <= set(desk.labels()) and world.plugin._open == {}
+        assert {"slow_write: a.txt", "slow_write: b.txt"} <= set(desk.labels()) and desk.left_open() == []
 
     asyncio.run(story())
 
@@ -197,7 +197,7 @@ def test_a_tool_that_fails_is_sealed_and_taken_back(desk: Any) -> None:
         before = desk.contents()
         with pytest.raises(OSError, match="broke off"):
             await world.run(session, [call("stumble", id="s-1", path="notes.txt")], [say("done")])
-        assert desk.labels()[-1] == "stumble: notes.txt (failed)" and world.plugin._open == {}
+        assert desk.labels()[-1] == "stumble: notes.txt (failed)" and desk.left_open() == []
         desk.ws.rollback("call:s-1")
         assert desk.contents() == before
 
@@ -221,7 +221,7 @@ def test_a_call_that_is_cancelled_is_sealed(desk: Any) -> None:
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
-        assert desk.labels()[-1] == "wait: w.txt (failed)" and world.plugin._open == {}
+        assert desk.labels()[-1] == "wait: w.txt (failed)" and desk.left_open() == []
 
     asyncio.run(story())
 
@@ -235,8 +235,29 @@ def test_what_another_plugin_leaves_open_is_sealed_when_the_run_ends(desk: Any) 
         world = World(desk, Clumsy(name="clumsy"))
         with pytest.raises(RuntimeError, match="clumsy"):
             await world.run(await world.begin(), [call("write", path="notes.txt", text="x")], [say("done")])
-        assert desk.ran == [] and world.plugin._open == {}
+        assert desk.ran == [] and desk.left_open() == []
         assert desk.labels()[-1].startswith("write: notes.txt")
+
+    asyncio.run(story())
+
+
+def test_what_a_run_that_was_cancelled_before_the_tool_leaves_open_is_sealed_in_the_end(desk: Any) -> None:
+    begun = asyncio.Event()
+
+    class Slow(BasePlugin):
+        async def before_tool_callback(self, **_: Any) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+    async def story() -> None:
+        world = World(desk, Slow(name="slow"))
+        run = asyncio.create_task(world.run(await world.begin(), [call("delete", path="data.bin")], [say("done")]))
+        await begun.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await world.runner.close()
+        assert desk.ran == [] and desk.left_open() == []
 
     asyncio.run(story())
 
