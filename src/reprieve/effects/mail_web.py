@@ -136,12 +136,7 @@ class GmailDrafts(_Web):
             answer = self._ask("GET", f"/users/me/drafts/{quote(name, safe='')}?format=minimal")
             return name if _is_found(answer) else ""
         search = quote(f"rfc822msgid:{letter.message_id.strip('<>')}", safe="")
-        answer = self._ask("GET", f"/users/me/drafts?q={search}")
-        if not _is_found(answer):
-            return ""
-        drafts = _object(answer).get("drafts")
-        first = drafts[0] if isinstance(drafts, list) and drafts else {}
-        return str(first.get("id") or "") if isinstance(first, dict) else ""
+        return _first_id(self._ask("GET", f"/users/me/drafts?q={search}"), "drafts")
 
 
 class GraphDrafts(_Web):
@@ -195,12 +190,7 @@ class GraphDrafts(_Web):
             answer = self._ask("GET", f"/me/messages/{quote(name, safe='')}?$select=id,isDraft")
             return name if _is_found(answer) and _object(answer).get("isDraft") is not False else ""
         wanted = quote(f"internetMessageId eq '{letter.message_id}' and isDraft eq true", safe="")
-        answer = self._ask("GET", f"/me/messages?$select=id&$filter={wanted}")
-        if not _is_found(answer):
-            return ""
-        values = _object(answer).get("value")
-        first = values[0] if isinstance(values, list) and values else {}
-        return str(first.get("id") or "") if isinstance(first, dict) else ""
+        return _first_id(self._ask("GET", f"/me/messages?$select=id&$filter={wanted}"), "value")
 
 
 class _Unclear(Exception):
@@ -213,6 +203,13 @@ def _is_found(answer: Answer) -> bool:
     if answer.status in (404, 410):
         return False
     raise _Unclear(_said(answer))
+
+
+def _first_id(answer: Answer, listed_as: str) -> str:
+    """Of the first thing in a list, "" if there is none."""
+    things = _object(answer).get(listed_as) if _is_found(answer) else None
+    first = things[0] if isinstance(things, list) and things else {}
+    return str(first.get("id") or "") if isinstance(first, dict) else ""
 
 
 def _copy(letter: Letter, hold: str = "") -> bytes:
