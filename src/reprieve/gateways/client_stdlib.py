@@ -8,7 +8,7 @@ from reprieve.app.http_calls import Send
 from reprieve.effects.calls import MOST_KEPT, Call
 from reprieve.effects.wire import Answer, OwnConnection
 from reprieve.errors import Repeated
-from reprieve.gateways.conversing import Sip, for_look, is_endless, lost
+from reprieve.gateways.conversing import Rest, Sip, for_look, is_endless, lost
 from reprieve.model.effect import DONE
 
 TYPE_CHECKING = False
@@ -18,28 +18,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from reprieve.app.http_calls import Exchange, HttpCalls
-
-
-class _Rest(io.RawIOBase):
-    """What was read, then the rest."""
-
-    def __init__(self, data: bytes, response: Any) -> None:
-        self._data, self._response = data, response
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if not self._data:
-            self._data = self._response.read1(len(buffer))
-        some = self._data[: len(buffer)]
-        buffer[: len(some)] = some
-        self._data = self._data[len(some) :]
-        return len(some)
-
-    def close(self) -> None:
-        self._response.close()
-        super().close()
 
 
 def patch(client: ModuleType, calls: HttpCalls) -> list[tuple[object, str, object]]:
@@ -144,7 +122,7 @@ def _sipped(response: Any) -> Answer:
     else:
         inner: Any = response.__class__.__new__(response.__class__)
         inner.__dict__.update(response.__dict__)
-        response.fp, response.length = io.BufferedReader(_Rest(sip.data, inner)), None
+        response.fp, response.length = io.BufferedReader(Rest(sip.data, inner.read1, inner.close)), None
     response.chunked = False
     return sip.answer(response.status, response.getheaders())
 

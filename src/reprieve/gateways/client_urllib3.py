@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from reprieve.effects.calls import MOST_KEPT, Call
 from reprieve.effects.wire import Answer
 from reprieve.errors import Misconfigured
-from reprieve.gateways.conversing import Came, Sip, converse, for_look, is_endless, lost
+from reprieve.gateways.conversing import Came, Rest, Sip, converse, for_look, is_endless, lost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,28 +17,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from reprieve.app.http_calls import HttpCalls
-
-
-class _Rest(io.RawIOBase):
-    """What was read, then the rest."""
-
-    def __init__(self, data: bytes, response: Any) -> None:
-        self._data, self._response = data, response
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if not self._data:
-            self._data = self._response.read(len(buffer), decode_content=False)
-        some = self._data[: len(buffer)]
-        buffer[: len(some)] = some
-        self._data = self._data[len(some) :]
-        return len(some)
-
-    def close(self) -> None:
-        self._response.close()
-        super().close()
 
 
 def patch(urllib3: ModuleType, calls: HttpCalls) -> list[tuple[object, str, object]]:
@@ -55,7 +33,11 @@ def patch(urllib3: ModuleType, calls: HttpCalls) -> list[tuple[object, str, obje
         connection, response._connection = response._connection, None  # it stays ours until we are done with it
         if not is_endless({"content-type": response.headers.get("Content-Type", "")}):
             sip.take(_chunks(response))
-        body = io.BytesIO(sip.data) if sip.is_whole else io.BufferedReader(_Rest(sip.data, response))
+        if sip.is_whole:
+            body: Any = io.BytesIO(sip.data)
+        else:
+            rest = Rest(sip.data, lambda most: response.read(most, decode_content=False), response.close)
+            body = io.BufferedReader(rest)
         fresh = urllib3.HTTPResponse(
             body=body,
             headers=response.headers,

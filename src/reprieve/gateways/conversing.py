@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 
 from reprieve.app.http_calls import Send
@@ -12,7 +13,7 @@ from reprieve.model.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
-    from typing import Generic, TypeVar
+    from typing import Any, Generic, TypeVar
 
     from reprieve.app.http_calls import HttpCalls
     from reprieve.effects.calls import Call
@@ -144,6 +145,28 @@ class Sip:
     def answer(self, status: int, headers: Iterable[tuple[str, str]], data: bytes | None = None) -> Answer:
         detail = "" if self.is_whole else f"longer than {MOST_KEPT:,} bytes, or it took longer than {WAIT_S:g} s"
         return Answer(status, tuple(headers), self.data if data is None else data, detail)
+
+
+class Rest(io.RawIOBase):
+    """What was read of a body, then what `read` gives."""
+
+    def __init__(self, data: bytes, read: Callable[[int], bytes], close: Callable[[], None]) -> None:
+        self._data, self._read, self._close = data, read, close
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._data:
+            self._data = self._read(len(buffer))
+        some = self._data[: len(buffer)]
+        buffer[: len(some)] = some
+        self._data = self._data[len(some) :]
+        return len(some)
+
+    def close(self) -> None:
+        self._close()
+        super().close()
 
 
 def is_endless(headers: Mapping[str, str]) -> bool:
