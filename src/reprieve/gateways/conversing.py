@@ -53,25 +53,21 @@ def converse(
     replay: Callable[[Answer], R],
 ) -> R:
     """Send a call that may have an effect. `look` asks with the caller's own client and rights and never raises."""
-    talk = calls.exchange(call)
-    came: Came[R] | None = None
-    error: BaseException | None = None
+
+    async def looked(url: str) -> Answer:
+        return look(url)
+
+    async def sent(headers: Mapping[str, str]) -> Came[R]:
+        return send(headers)
+
+    # nothing in it waits, so it runs to its end at once
+    coroutine = converse_async(calls, call, look=looked, send=sent, replay=replay)
     try:
-        step = next(talk)
-        while True:
-            if isinstance(step, Send):
-                try:
-                    came = send(dict(step.headers))
-                    answer = came.answer
-                except BaseException as e:  # noqa: BLE001 - noted, then raised again
-                    error, answer = e, lost(e)
-            else:
-                answer = look(step.url)
-            step = talk.send(answer)
+        coroutine.send(None)
     except StopIteration as end:
-        return _end(came, error, end.value, replay)
-    finally:
-        talk.close()
+        response: R = end.value
+        return response
+    raise AssertionError("a client that is not awaited had to be waited for")
 
 
 async def converse_async(
