@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from support.listening import answering
+
 
 @dataclass
 class Seen:
@@ -182,13 +184,5 @@ def serving() -> Iterator[Api]:
         def handle_error(self, request: Any, client_address: Any) -> None:
             return  # clients that die in the middle are what this is for
 
-    with Server(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        api.url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield api
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(Server(("127.0.0.1", 0), handler)) as api.url:
+        yield api

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import socketserver
-import threading
-import time
 from dataclasses import dataclass, field
-from types import TracebackType
+
+from support.listening import Listening
 
 
 @dataclass
@@ -19,7 +18,7 @@ class Draft:
 
 
 @dataclass
-class Mailbox:
+class Mailbox(Listening):
     """One folder, by uid. `dies_after` ends the connection after so many commands of that name were done."""
 
     password: str = "right"
@@ -29,43 +28,8 @@ class Mailbox:
     dies_after: str = ""
     talking: int = 0
 
-    def settle(self) -> None:
-        """Wait until all that was asked for is done, also by a client that died since."""
-        while True:
-            before = len(self.heard)
-            time.sleep(0.003)
-            if not self.talking and len(self.heard) == before:
-                return
-
-    def __enter__(self) -> Mailbox:
-        mailbox = self
-
-        class Connection(socketserver.StreamRequestHandler):
-            def handle(self) -> None:
-                mailbox.talking += 1
-                try:
-                    _serve(mailbox, self)
-                except OSError:
-                    return
-                finally:
-                    mailbox.talking -= 1
-
-        class Server(socketserver.ThreadingTCPServer):
-            daemon_threads = True
-
-        self._server = Server(("127.0.0.1", 0), Connection)
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def port(self) -> int:
-        return int(self._server.server_address[1])
+    def serve(self, stream: socketserver.StreamRequestHandler) -> None:
+        _serve(self, stream)
 
 
 def _serve(mailbox: Mailbox, stream: socketserver.StreamRequestHandler) -> None:

@@ -10,12 +10,11 @@ import signal
 import socket
 import socketserver
 import ssl
-import threading
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from types import TracebackType
+
+from support.listening import Listening
 
 
 @dataclass
@@ -29,7 +28,7 @@ class Arrived:
 
 
 @dataclass
-class Sink:
+class Sink(Listening):
     """Listens on 127.0.0.1. What it got is in `arrived`; `hear` is asked before each command is answered."""
 
     extensions: tuple[str, ...] = ("8BITMIME", "SMTPUTF8", "SIZE 1000000")
@@ -42,44 +41,8 @@ class Sink:
     heard: list[str] = field(default_factory=list)
     talking: int = 0
 
-    def settle(self) -> None:
-        """Wait until all that was sent is read, also what a client sent just before it died."""
-        while True:
-            before = len(self.heard)
-            time.sleep(0.003)
-            if not self.talking and len(self.heard) == before:
-                return
-
-    def __enter__(self) -> Sink:
-        sink = self
-
-        class Connection(socketserver.StreamRequestHandler):
-            def handle(self) -> None:
-                sink.talking += 1
-                try:
-                    _serve(sink, self.connection)
-                except (OSError, _HungUp):
-                    return
-                finally:
-                    sink.talking -= 1
-
-        class Server(socketserver.ThreadingTCPServer):
-            daemon_threads = True
-            allow_reuse_address = True
-
-        self._server = Server(("127.0.0.1", 0), Connection)
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def port(self) -> int:
-        return int(self._server.server_address[1])
+    def serve(self, stream: socketserver.StreamRequestHandler) -> None:
+        _serve(self, stream.connection)
 
     def settings(self, **more: object) -> str:
         """A config.toml that sends here."""
@@ -94,7 +57,7 @@ class Sink:
         return "[mail]\n" + "\n".join(lines) + "\n"
 
 
-class _HungUp(Exception):
+class _HungUp(OSError):
     """The sink has had enough of this connection."""
 
 

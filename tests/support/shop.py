@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from support.listening import answering
+
 
 @dataclass
 class Shop:
@@ -206,13 +208,5 @@ def open_shop() -> Iterator[Shop]:
     """The server for as long as the block lasts."""
     shop = Shop()
     handler = type("Handler", (_Handler,), {"shop": shop})
-    with _Server(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        shop.url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield shop
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(_Server(("127.0.0.1", 0), handler)) as shop.url:
+        yield shop
