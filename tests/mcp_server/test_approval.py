@@ -224,3 +224,26 @@ def test_the_question_counts_what_it_does_not_list(server: Any, project: Path) -
     drive(server, scenario, person=person)
     assert "and 30 paths more" in person.asked[0]
     assert agreement._SHOWN == 50
+
+
+def test_S08_a_yes_that_is_used_twice_at_once_does_one_thing(server: Any, project: Path) -> None:
+    """Five calls with one approval: one rolls back, the others are told no."""
+    import anyio
+
+    async def scenario(agent: Agent) -> None:
+        plan = await broken(agent, project)
+        error = await agent.fails("apply_plan", plan_id=plan)
+        assert at_terminal("approve", error["approval"], cwd=project, answer="y\n")[0] == 0
+        done: list[bool] = []
+
+        async def one() -> None:
+            done.append(not (await agent.result("apply_plan", plan_id=plan)).is_error)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(one)
+        assert sorted(done) == [False, False, False, False, True]
+        kinds = [entry["kind"] for entry in (await agent("log"))["entries"]]
+        assert kinds.count("rollback") == 1
+
+    drive(server, scenario)
