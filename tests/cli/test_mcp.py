@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -139,3 +140,42 @@ def test_a_broken_file_is_named_and_left_alone(cli: Cli, user: Path) -> None:
     result = cli("mcp", "install", "cursor", "--write", "--json", check=False)
     assert result.code == 3 and "not valid JSON" in result.json["error"]["message"]
     assert (user / ".cursor" / "mcp.json").read_text() == "{ broken"
+
+
+def test_signals_end_a_server_whose_client_still_listens(project: Path) -> None:
+    """SIGTERM and Ctrl-C end it at once, with the exit codes of every command, while its input stays open."""
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen([sys.executable, "-m", "reprieve", "mcp"], cwd=project, **pipes) as server:  # type: ignore[call-overload]
+            server.stdin.write(json.dumps(hello()[0]).encode() + b"\n")
+            server.stdin.flush()
+            assert json.loads(server.stdout.readline())["id"] == 0
+            server.send_signal(number)
+            assert server.wait(30) == code
+            assert server.stdout.read() == b""
+
+
+def test_input_from_a_file_and_lines_in_pieces_are_read(project: Path, tmp_path: Path) -> None:
+    """Epoll does not know files, and a pipe may deliver half a line: the messages are the same."""
+    file = tmp_path / "in"
+    file.write_bytes(b"\n".join(json.dumps(message).encode() for message in hello()) + b"\n")
+    with file.open("rb") as given:
+        done = subprocess.run(
+            [sys.executable, "-m", "reprieve", "mcp"],
+            cwd=project,
+            stdin=given,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+    assert json.loads(done.stdout.splitlines()[0])["id"] == 0
+    with subprocess.Popen(
+        [sys.executable, "-m", "reprieve", "mcp"], cwd=project, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as server:
+        assert server.stdin and server.stdout
+        whole = json.dumps(hello()[0]).encode() + b"\n" + json.dumps(hello()[1]).encode() + b"\n"
+        for start in range(0, len(whole), 40):
+            server.stdin.write(whole[start : start + 40])
+        assert json.loads(server.stdout.readline())["id"] == 0
+        server.stdin.close()
+        assert server.wait(30) == 0

@@ -14,7 +14,7 @@ from mcp.server.stdio import stdio_server
 from reprieve.mcp import answering, resources, teaching
 from reprieve.mcp.answering import Context
 from reprieve.mcp.catalog import BY_NAME, TOOLS
-from reprieve.mcp.stdio import bounded_stdin
+from reprieve.mcp.stdio import own_stdin
 from reprieve.mcp.tool import Desk, Tool
 from reprieve.version import VERSION
 
@@ -99,8 +99,8 @@ def serve_stdio(start: str) -> None:
 
     async def serve() -> None:
         server = make(start)
-        with bounded_stdin() as stdin:
-            async with stdio_server(stdin=cast(Any, anyio.wrap_file(cast(Any, stdin)))) as (reading, writing):
+        with own_stdin() as stdin:
+            async with stdio_server(stdin=cast(Any, stdin)) as (reading, writing):
                 await server.run(reading, writing, server.create_initialization_options())
 
     anyio.run(serve)

@@ -1,38 +1,80 @@
-"""Standard input for a server: kept from child processes, and with an end to how long one message may be."""
+"""Standard input for a server: kept from child processes, read without a thread, with an end to how long a message is.
+
+Not the SDK's own reading: a thread that waits in `read` cannot be stopped, so that a signal would not end the server.
+"""
 
 from __future__ import annotations
 
-import io
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+
+import anyio
 
 LONGEST = 4 << 20  # bytes of one message, as over HTTP
+_PIECE = 1 << 16
 
 
-class Lines(io.TextIOBase):
+class Lines:
     """Lines of UTF-8. One that is too long is read away and becomes a line that is no message: an error, no crash."""
 
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._begun: list[bytes] = []  # pieces of a line that has no end yet
+        self._size = 0
+        self._ready: list[bytes] = []  # whole lines, the next one last
+        self._is_over = False
 
-    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
-        raw = self._raw.readline(LONGEST + 1)
-        if len(raw) > LONGEST and not raw.endswith(b"\n"):
-            while raw and not raw.endswith(b"\n"):
-                raw = self._raw.readline(LONGEST)
-            return f'"a message of more than {LONGEST} bytes"\n'
-        return raw.decode("utf-8", "replace")
+    def __aiter__(self) -> Lines:
+        return self
+
+    async def __anext__(self) -> str:
+        while not self._ready:
+            if self._is_over:
+                raise StopAsyncIteration
+            self._take(await self._piece())
+        return self._ready.pop().decode("utf-8", "replace")
+
+    async def _piece(self) -> bytes:
+        try:
+            await anyio.wait_readable(self._fd)
+        except PermissionError:
+            pass  # a file is always ready, and says so in this way
+        return os.read(self._fd, _PIECE)
+
+    def _take(self, piece: bytes) -> None:
+        if not piece:
+            self._is_over = True
+            return
+        first, *rest = piece.split(b"\n")
+        found = []
+        for part in (first, *rest[:-1]) if rest else ():
+            found.append(self._whole(part))
+        self._begin(rest[-1] if rest else first)
+        self._ready = found[::-1]
+
+    def _begin(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size <= LONGEST:
+            self._begun.append(part)
+        else:
+            self._begun = []  # what is too long is not kept, however much of it comes
+
+    def _whole(self, part: bytes) -> bytes:
+        self._begin(part)
+        line = b"".join(self._begun) if self._size <= LONGEST else b'"a message that is too long"'
+        self._begun, self._size = [], 0
+        return line + b"\n"
 
 
 @contextmanager
-def bounded_stdin() -> Iterator[Lines]:
+def own_stdin() -> Iterator[Lines]:
     """Standard input on a descriptor of our own; who reads descriptor 0 from now on finds its end."""
-    private = os.dup(sys.stdin.fileno())
+    private = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    with open(private, "rb", closefd=False) as raw:
-        yield Lines(raw)
+    try:
+        yield Lines(private)
+    finally:
+        os.close(private)
