@@ -187,7 +187,7 @@ class ToolCalls:
                     state, facts = self._outcome(begun, answer, tools, is_modern, detail, journal.log.fingerprint)
                     journal.finish(begun.effect, state, **facts)  # type: ignore[arg-type]
             finally:
-                more = "" if answer is not None and not answer.is_error else " (failed)"
+                more = " (its end was not seen)" if answer is None else " (failed)" if answer.is_error else ""
                 ws.close_window(begun.window, label=begun.label + more)
 
     # -- inside
