@@ -6,7 +6,8 @@ python -m benchmarks.threads --turns 100 --long 0      a look
 A turn is a message of 1 KB from a person and an answer of 1 KB, with `durability="sync"`: LangGraph waits for every
 checkpoint. Each saver has a graph with a whole list of messages and one with a DeltaChannel; they take turns, so that a
 busy minute of the machine hits all alike. Times are the least of several (of the last fifty turns): what else the
-machine does only ever adds. Targets are for the whole list.
+machine does only ever adds; `turn cpu` and the times for reading are the processor's alone. The targets for disk and
+turn are for the whole list, those for reading for both.
 
 Needs `pip install 'reprieve[langgraph]' langgraph-checkpoint-sqlite`.
 
@@ -74,14 +75,16 @@ class Talk:
         builder.add_edge("answer", END)
         self.graph = builder.compile(checkpointer=saver)
         self.turns: list[float] = []
+        self.cpu: list[float] = []
         self.growth: list[int] = []
         self.measured: dict[str, float] = {}
 
     def turn(self) -> None:
         words = {"messages": [HumanMessage(text(), id=f"h{len(self.turns)}")]}
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.process_time()
         self.graph.invoke(words, CONFIG, durability="sync")
         self.turns.append(time.perf_counter() - started)
+        self.cpu.append(time.process_time() - worked)
         self.growth.append(self.size())
 
     def size(self) -> int:
@@ -94,9 +97,19 @@ class Talk:
         self.measured = {
             "disk": self.size(),
             "turn": min(self.turns[-50:]),
-            "get_state": _least(lambda: self.graph.get_state(CONFIG), 15),
-            "history(50)": _least(lambda: list(self.graph.get_state_history(CONFIG, limit=50)), 4),
+            "turn cpu": min(self.cpu[-50:]),
+            "get_state": float("inf"),
+            "history(50)": float("inf"),
         }
+
+    def read(self, name: str) -> None:
+        """Measure reading once more; the least counts. The processor's time: nothing here waits for a disk."""
+        started = time.process_time()
+        if name == "get_state":
+            self.graph.get_state(CONFIG)
+        else:
+            list(self.graph.get_state_history(CONFIG, limit=50))
+        self.measured[name] = min(self.measured[name], time.process_time() - started)
 
 
 def _least(act: Any, times: int) -> float:
@@ -141,22 +154,27 @@ def main() -> int:
                 talk.turn()
         for talk in every:
             talk.finish()
+        for name, times in (("get_state", 25), ("history(50)", 4)):
+            for _ in range(times):
+                for talk in every:
+                    talk.read(name)
         print(f"{args.turns} turns of 2 KB, load {os.getloadavg()[0]:.1f}\n")
-        print("| | disk MB | turn ms | get_state ms | history(50) ms |\n|---|--:|--:|--:|--:|")
+        print("| | disk MB | turn ms | turn cpu ms | get_state ms | history(50) ms |\n|---|--:|--:|--:|--:|--:|")
         for talk in every:
             m = talk.measured
-            times = " | ".join(f"{m[name] * 1000:.1f}" for name, _ in TARGETS[1:])
+            times = " | ".join(f"{m[name] * 1000:.1f}" for name in ("turn", "turn cpu", "get_state", "history(50)"))
             print(f"| {talk.name} | {m['disk'] / 1e6:.1f} | {times} |")
         print(f"\nget_state of ours in a new process's saver: {cold(every[1], Whole) * 1000:.1f} ms\n")
-        missed = [line for line in _judged(every[0], every[1]) if "missed" in line]
+        lines = _judged(every[0], every[1], TARGETS) + _judged(every[2], every[3], TARGETS[2:])
+        missed = [line for line in lines if "missed" in line]
         if args.long:
             missed += _flat(Path(scratch), args.long)
     return int(bool(missed))
 
 
-def _judged(peer: Talk, ours: Talk) -> list[str]:
+def _judged(peer: Talk, ours: Talk, targets: tuple[tuple[str, int], ...]) -> list[str]:
     lines = []
-    for name, factor in TARGETS:
+    for name, factor in targets:
         ratio = ours.measured[name] / peer.measured[name]
         verdict = "met" if ratio <= 1 / factor else "missed"
         lines.append(f"{ours.name}: {name} is {ratio:.3f} of the peer's, at most {1 / factor:.3f}: {verdict}")

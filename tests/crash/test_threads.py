@@ -1,6 +1,7 @@
 """Threads under kill -9 and under many writers.
 
-Killed before and after every call that changes a disk, in put, put_writes, rollback, prune and delete: what is there
+Killed before and after every call that changes a disk, in put, put_writes, rollback, prune, delete and the note
+of what a step changes in a store, also encrypted: what is there
 afterwards is what was or what should be, provable, and doing it again ends where it should.
 """
 
@@ -36,15 +37,22 @@ def engine() -> Iterator[ForkServer]:
 
 
 @pytest.fixture(scope="module")
-def made(engine: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("threads") / "made"
-    folder.mkdir(mode=0o700)
-    assert engine.run(["make", str(folder)]).code == 0
-    return folder
+def made(engine: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Threads, plain and encrypted."""
+    folders = {}
+    for how in ("", " sealed"):
+        folders[how] = tmp_path_factory.mktemp("threads") / "made"
+        folders[how].mkdir(mode=0o700)
+        assert engine.run([f"make{how}", str(folders[how])]).code == 0
+    return folders
 
 
-def seen(engine: ForkServer, folder: Path) -> Any:
-    looked = engine.run(["look", str(folder)])
+def how_of(act: str) -> str:
+    return " sealed" if act.endswith(" sealed") else ""
+
+
+def seen(engine: ForkServer, folder: Path, act: str) -> Any:
+    looked = engine.run([f"look{how_of(act)}", str(folder)])
     assert looked.code == 0, looked
     found = looked.json
     assert found["problems"] == [] and found["threads"]["t"]["problems"] == [], found
@@ -85,26 +93,35 @@ def is_deleted(t: Any) -> bool:
     return not t["states"]
 
 
+def is_noted(t: Any) -> bool:
+    assert t["states"] == OLD and t["head"] == LAST
+    assert t["items"] in ([], [[["users", "ada"], "tone", {"text": "x" * 300}]])
+    return bool(t["items"])
+
+
 JUDGES: dict[str, Callable[[Any], bool]] = {
     "put": is_put,
     "writes": is_written,
     "rollback": is_back,
     "prune": is_pruned,
     "delete": is_deleted,
+    "items": is_noted,
+    "put sealed": is_put,
+    "rollback sealed": is_back,
 }
 
 
 @pytest.mark.parametrize("mode", ["kill", "kill_after"])
 @pytest.mark.parametrize("act", JUDGES)
 def test_P06_killed_at_every_call(
-    engine: ForkServer, made: Path, tmp_path: Path, act: str, mode: str, counted: Callable[[Tally], None]
+    engine: ForkServer, made: dict[str, Path], tmp_path: Path, act: str, mode: str, counted: Callable[[Tally], None]
 ) -> None:
     def world(name: object) -> Path:
-        return Path(shutil.copytree(made, tmp_path / str(name)))
+        return Path(shutil.copytree(made[how_of(act)], tmp_path / str(name)))
 
     harmless = engine.run([act, str(world("count"))], fault=Fault(mode, at=-1))
     assert harmless.code == 0 and harmless.out == "ack\n" and harmless.seen > 10, harmless
-    assert JUDGES[act](seen(engine, tmp_path / "count"))
+    assert JUDGES[act](seen(engine, tmp_path / "count", act))
     tally = Tally(f"thread {act} {mode}")
     for point in range(1, harmless.seen + 1):
         folder = world(point)
@@ -120,23 +137,23 @@ def test_P06_killed_at_every_call(
 
 def judged(engine: ForkServer, folder: Path, act: str, ran: Ran) -> str:
     try:
-        done = JUDGES[act](seen(engine, folder))
+        done = JUDGES[act](seen(engine, folder, act))
         if "ack" in ran.out and not done:
             return "was acknowledged and is not there"
         again = engine.run([act, str(folder)])
         if again.code != 0:
             return f"cannot be done again: {again}"
-        if not JUDGES[act](seen(engine, folder)):
+        if not JUDGES[act](seen(engine, folder, act)):
             return "is not done after doing it again"
     except AssertionError as error:
         return str(error)[:500]
     return ""
 
 
-def test_the_sweep_has_at_least_500_points(engine: ForkServer, made: Path, tmp_path: Path) -> None:
+def test_the_sweep_has_at_least_500_points(engine: ForkServer, made: dict[str, Path], tmp_path: Path) -> None:
     total = 0
     for act in JUDGES:
-        folder = Path(shutil.copytree(made, tmp_path / act))
+        folder = Path(shutil.copytree(made[how_of(act)], tmp_path / act))
         total += 2 * engine.run([act, str(folder)], fault=Fault("kill", at=-1)).seen
     assert total >= 500
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -248,3 +249,14 @@ def test_everything_else_is_the_wrapped_stores(saver: ReprieveSaver) -> None:
     assert store.get(("a", "b"), "k") is None and asyncio.run(store.aget(("a", "c"), "k")) is not None
     with pytest.raises(NotImplementedError):
         store.put(("a",), "k", {}, ttl=5)
+
+
+def test_the_command_line_names_the_items_that_it_cannot_move(cli: Any, tmp_path: Path) -> None:
+    with ReprieveSaver(tmp_path / "state") as saver:
+        graph = graph_on(saver, ReprieveStore(InMemoryStore(), saver))
+        first = say(graph, "one", is_async=False, durability="sync")
+        say(graph, "two", is_async=False, durability="sync")
+    where = ("--state", str(tmp_path / "state"))
+    told = cli("thread", "rollback", "t", first, *where)
+    assert "2 items of the long-term store stay" in told.out
+    assert cli("thread", "rollback", "t", "~1", *where, "--json").json["store_items"] == []

@@ -316,6 +316,29 @@ def test_TP15_P13_files_and_state_go_back_together(cli: object, project: Path) -
         assert (project / "made.txt").read_text() == "3"
 
 
+def test_states_can_be_linked_with_the_newest_checkpoint_at_no_cost(cli: Any, project: Path, monkeypatch: Any) -> None:
+    """And a rollback of the files names where the thread was then, though no state was made just then."""
+    with reprieve.open(project) as ws, ReprieveSaver(ws, checkpoints=False) as saver:
+        builder = StateGraph(Order)
+        builder.add_node("work", lambda state: {"log": ["worked"]})
+        builder.add_edge(START, "work")
+        graph = builder.compile(checkpointer=saver)
+        ws.checkpoint("one")
+        taken = ws._inner.checkpoint
+        monkeypatch.setattr(ws._inner, "checkpoint", None)  # whoever takes one fails
+        graph.invoke({"log": ["first"]}, CONFIG, durability="sync")
+        first = graph.get_state(CONFIG).config["configurable"]["checkpoint_id"]
+        monkeypatch.setattr(ws._inner, "checkpoint", taken)
+        (project / "made.txt").write_text("two")
+        two = ws.checkpoint("two")
+        (project / "made.txt").write_text("three")
+        three = ws.checkpoint("three")
+        graph.invoke({"log": ["second"]}, CONFIG, durability="sync")
+        assert saver._threads.get("t").body["files"] == three.entry.id  # type: ignore[union-attr]
+    assert cli("rollback", two.entry.id, "--json").json["threads"] == [{"thread": "t", "state": first}]
+    assert (project / "made.txt").read_text() == "two"
+
+
 def test_TP15_a_failing_file_checkpoint_stops_the_run(cli: object, project: Path, monkeypatch: Any) -> None:
     with reprieve.open(project) as ws, ReprieveSaver(ws) as saver:
         ran: list[str] = []

@@ -62,7 +62,7 @@ def test_a_client_with_the_token_is_answered(served: tuple[str, str, Path]) -> N
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:7373", "127.0.0.1", "127.0.0.1.evil.example", "0.0.0.0", "169.254.169.254"]
 )
-def test_S13_a_foreign_host_gets_421(served: tuple[str, str, Path], host: str) -> None:
+def test_S13_TP17_a_foreign_host_gets_421(served: tuple[str, str, Path], host: str) -> None:
     url, token, _ = served
     assert post(url, token, "-H", f"Host: {host}", body=INIT) == 421
 
@@ -91,7 +91,7 @@ def test_S15_what_a_page_can_send_without_asking_gets_415(served: tuple[str, str
         assert code in (401, 429), "no state changes by a GET, and nothing is said without the token"
 
 
-def test_S16_no_token_a_wrong_one_and_one_in_the_query_get_401(served: tuple[str, str, Path]) -> None:
+def test_S16_TP17_no_token_a_wrong_one_and_one_in_the_query_get_401(served: tuple[str, str, Path]) -> None:
     url, token, _ = served
     tries: list[tuple[str, ...]] = [
         (), ("-H", "Authorization: Bearer wrong"), ("-H", f"Authorization: Basic {token}"),
@@ -116,7 +116,7 @@ def test_S16_guessing_is_told_to_wait_and_the_owner_is_not(served: tuple[str, st
     assert post(url, token, body=INIT) == 200
 
 
-def test_S17_it_listens_on_loopback_only(served: tuple[str, str, Path]) -> None:
+def test_S17_TP17_it_listens_on_loopback_only(served: tuple[str, str, Path]) -> None:
     port = int(served[0].split(":")[2].partition("/")[0])
     with open("/proc/net/tcp") as file:
         bound = {row.split()[1] for row in file.readlines()[1:] if row.split()[3] == "0A"}

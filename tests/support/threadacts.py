@@ -13,7 +13,9 @@ import sys
 from typing import Any
 
 from reprieve.store.thread_db import SqliteThreads
+from reprieve.store.thread_sealed import covered
 from reprieve.threads.ids import new_id
+from reprieve.threads.items import Change, Return, note, returns
 from reprieve.threads.moves import rollback
 from reprieve.threads.retention import delete, prune
 from reprieve.threads.threads import Threads
@@ -29,8 +31,10 @@ def talk(turns: int) -> list[str]:
 
 def main(argv: list[str]) -> int:
     act, folder, *words = argv
-    threads = Threads(SqliteThreads.open(os.path.join(folder, "threads.db")), Types())
-    {"make": make, "put": put, "writes": writes, "rollback": back, "prune": pruned, "delete": deleted,
+    act, _, is_sealed = act.partition(" ")
+    store = SqliteThreads.open(os.path.join(folder, "threads.db"))
+    threads = Threads(covered(store, b"k" * 32 if is_sealed else None), Types())
+    {"make": make, "items": items, "put": put, "writes": writes, "rollback": back, "prune": pruned, "delete": deleted,
      "look": look, "many": many}[act](threads, *words)  # fmt: skip
     if act != "look":
         os.write(1, b"ack\n")
@@ -62,6 +66,12 @@ def back(threads: Threads) -> None:
         rollback(threads, "t", "s2")
 
 
+def items(threads: Threads) -> None:
+    if not returns(threads, "t", "s2"):
+        change = Change((("users", "ada"), "tone"), {"text": "x" * 300}, {"text": "y" * 300})
+        note(threads, "t", f"s{STATES - 1}", [change])
+
+
 def pruned(threads: Threads) -> None:
     prune(threads, "t")
 
@@ -82,9 +92,14 @@ def look(threads: Threads) -> None:
             "values": {s.id: {name: threads.value(record.id, ref) for name, ref in s.values.items()} for s in states},
             "writes": {s.id: [[w.task, w.slot, threads.value(record.id, w.value)] for w in s.writes] for s in states},
             "head": head.id if head else "",
+            "items": [[list(one.place[0]), one.place[1], one.target] for one in returned(threads, record.id)],
             "seq": record.seq,
         }
     print(json.dumps({"threads": seen, "problems": threads.store.problems()}))
+
+
+def returned(threads: Threads, thread: str) -> list[Return]:
+    return returns(threads, thread, "s2") if threads.get(thread, "s2") else []
 
 
 def many(threads: Threads, name: str, count: str, thread: str) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from reprieve.app.public import Workspace as Public
     from reprieve.app.workspace import Workspace
     from reprieve.model.plan import Plan, Report
+    from reprieve.model.thread import ThreadEntry
     from reprieve.store.thread_protocol import ThreadStore
 
 FILE = "threads.db"
@@ -34,6 +35,11 @@ class Files:
     def position(self, label: str) -> str:
         """The checkpoint of this moment: the newest one if nothing changed since, else a new one."""
         return self._ws.checkpoint(label, only_changes=True).entry.id
+
+    def newest(self, label: str) -> str:
+        """The newest checkpoint, without looking at the files; a new one only if there is none."""
+        found = self._ws.timeline.head()
+        return found.id if found is not None else self.position(label)
 
     def rollback(self, checkpoint: str, *, dry_run: bool = False) -> tuple[Plan, Report | None]:
         """Move the files to a checkpoint. Raises Conflict or Refused, nothing touched."""
@@ -125,13 +131,25 @@ def roll_back(
 
 
 def states_at(ws: Workspace, checkpoint: str) -> list[tuple[str, str]]:
-    """(thread, state): each thread's newest state with that checkpoint's files, where it is not the head."""
+    """(thread, state): where each thread was at that checkpoint, if it is somewhere else now."""
     found = []
+    target = ws.timeline.get(checkpoint)
+    if target is None:
+        return []
     threads, _ = open_threads(ws, Types(), create=False)
+    places: dict[str, int] = {"": 1 << 62}  # on the timeline, by checkpoint
+
+    def is_then(entry: ThreadEntry) -> bool:
+        files = readable(entry.body).get("files", "")
+        if files not in places:
+            linked = ws.timeline.get(files)
+            places[files] = linked.seq if linked is not None else 1 << 62
+        return places[files] <= target.seq
+
     try:
         for record in threads.store.threads():
             states = raw_of(threads.store).states(record.id, "")
-            at = next((e.id for e in states if readable(e.body).get("files") == checkpoint), "")
+            at = next((entry.id for entry in states if is_then(entry)), "")
             if at and at != threads.store.heads(record.id).get(""):
                 found.append((record.id, at))
     finally:

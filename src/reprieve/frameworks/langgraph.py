@@ -89,6 +89,8 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
     `allow`: classes of your own that the state holds (pydantic models, dataclasses, enums, named tuples).
     `key`: encrypt what is stored. At least 32 bytes, or where they are: `env:VARIABLE`, `file:PATH`,
     `keyring:SERVICE/USER`.
+    `checkpoints`: with a workspace, take a checkpoint of the files for every state where they changed. False: link the
+    state with the newest one that there is, which costs nothing; for graphs whose tools are guarded anyway.
     """
 
     def __init__(
@@ -97,10 +99,12 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
         *,
         allow: Iterable[type] = (),
         key: str | bytes | None = None,
+        checkpoints: bool = True,
     ) -> None:
         super().__init__()
         self._types = langgraph_types(allow)
         self._threads, self._files = open_threads(where, self._types, key=key)
+        self._position = None if self._files is None else self._files.position if checkpoints else self._files.newest
         self._deltas = Deltas(self._threads)
         # by thread and namespace: the newest state with the references of its values, which the next one may share
         self._last: dict[tuple[str, str], tuple[str, ChannelVersions, Mapping[str, Any], int]] = {}
@@ -150,7 +154,7 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
             extra=self._types.plain(extra),
             unchanged=kept,
             sweeps=sweeps,
-            files=self._files.position(f"{thread} step {meta.get('step')}") if self._files and not ns else "",
+            files=self._position(f"{thread} step {meta.get('step')}") if self._position and not ns else "",
         )
         self._last[thread, ns] = (checkpoint["id"], dict(versions), references, sweeps)
         if len(self._last) > 256:

@@ -17,6 +17,7 @@ from reprieve.cli.terminal import Terminal
 from reprieve.errors import Misconfigured, Refused, Usage
 from reprieve.store.thread_memory import MemoryThreads
 from reprieve.threads import handoff, moves, retention
+from reprieve.threads.items import returns
 from reprieve.threads.search import search
 from reprieve.threads.threads import Threads
 from reprieve.threads.values import Types
@@ -160,10 +161,12 @@ def _diff(args: Parsed, out: Terminal, threads: Threads, files: Files | None, wo
 
 def _rollback(args: Parsed, out: Terminal, threads: Threads, files: Files | None, words: list[str]) -> None:
     thread, id = words[0], views.find_state(threads, words[0], words[1])
+    items = returns(threads, thread, id)
     moved, report = roll_back(threads, files, thread, id, with_files=args.flag("files"))
     out.answer(
         thread=thread, head=moved.id, restored_from=moved.target, rolled_back_from=moved.before,
         pending_writes=moved.writes, files=moved.files or None, files_rolled_back=report is not None,
+        store_items=[{"namespace": list(one.place[0]), "key": one.place[1]} for one in items],
     )  # fmt: skip
     out.line(f"Rolled back '{humane.safe(thread)}' to {moved.target}; its head is {moved.id}")
     if report is not None:
@@ -171,6 +174,11 @@ def _rollback(args: Parsed, out: Terminal, threads: Threads, files: Files | None
         out.line(f"Files are as at {moved.files}: {restored} restored, {deleted} deleted")
     elif moved.files:
         out.say(f"Files stay as they are. Those of that moment: reprieve rollback {moved.files}")
+    if items:
+        out.say(
+            f"{humane.count(len(items), 'item')} of the long-term store stay as they are;"
+            " the program that has it takes them back: ReprieveStore.rollback"
+        )
     out.say(f"Take this back with: reprieve thread rollback {humane.safe(thread)} {moved.before}")
 
 
