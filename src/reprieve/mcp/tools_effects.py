@@ -32,7 +32,7 @@ def _record_reversal(call: Call) -> Json:
     with call.workspace(create=True) as ws:
         (folder,) = planned.inner_paths(ws, [call.text("cwd") or "."])
         cwd = os.path.join(os.fsdecode(ws.root), os.fsdecode(folder)) if folder else os.fsdecode(ws.root)
-        if os.path.realpath(cwd) != os.path.normpath(os.path.join(os.path.realpath(ws.root), folder).decode()):
+        if os.fsencode(os.path.realpath(cwd)) != os.path.normpath(os.path.join(os.path.realpath(ws.root), folder)):
             raise Usage(f"'{call.text('cwd')}' leads through a link")
         effect = effects.record_command(
             ws,
@@ -50,9 +50,8 @@ def _record_reversal(call: Call) -> Json:
 
 def _effects(call: Call) -> Json:
     with call.workspace() as ws:
-        found = effects.effects_since(ws, call.maybe("since"), is_open=call.flag("pending"))
-        shown, cursor = page([dict(effects.json_of(effect)) for effect in found], call)
-        return {"effects": shown, "next_cursor": cursor}
+        found, cursor = page(effects.effects_since(ws, call.maybe("since"), is_open=call.flag("pending")), call)
+        return {"effects": [effects.json_of(effect) for effect in found], "next_cursor": cursor}
 
 
 def _compensate(call: Call) -> Json:

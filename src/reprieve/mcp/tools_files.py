@@ -62,8 +62,8 @@ def _diff(call: Call) -> Json:
 
 
 def _changes_page(call: Call, ws: Workspace, changes: Any, *, is_live: bool) -> tuple[list[Json], str | None]:
-    chosen, cursor = page(list(changes), call)
-    return changes_json(ws, chosen, b_is_live=is_live), cursor  # type: ignore[arg-type]
+    chosen, cursor = page(changes, call)
+    return changes_json(ws, chosen, b_is_live=is_live), cursor
 
 
 def _patch(ws: Workspace, changes: Any, *, is_live: bool) -> tuple[str, bool]:
@@ -81,20 +81,9 @@ def _patch(ws: Workspace, changes: Any, *, is_live: bool) -> tuple[str, bool]:
 
 
 def _log(call: Call) -> Json:
-    needle, cursor = call.text("search").casefold(), call.text("cursor")
-    if cursor and not (cursor.isdecimal() and len(cursor) < 12):
-        raise Usage("'cursor' is none that this tool gave")
-    skip, more = int(cursor or 0), False
-    shown: list[Json] = []
     with call.workspace() as ws:
-        for index, entry in enumerate(_story(ws, call.text("search"), needle)):
-            if index < skip:
-                continue
-            if len(shown) == call.limit:
-                more = True
-                break
-            shown.append(entry)
-    return {"entries": shown, "next_cursor": str(skip + call.limit) if more else None}
+        entries, cursor = page(_story(ws, call.text("search"), call.text("search").casefold()), call)
+        return {"entries": entries, "next_cursor": cursor}
 
 
 def _story(ws: Workspace, search: str, needle: str) -> Iterator[Json]:
