@@ -264,7 +264,7 @@ class _Work:
 
     def _pair_databases(self, floor: int) -> None:
         """A database and its logs are read together, so if one changed the others are looked at as well."""
-        if self.last is None:
+        if self.last is None or not (_has_logs(self.rows) or _has_logs(self.last)):
             return
         items = []
         for row in range(tree.count(self.rows)):
@@ -544,6 +544,13 @@ class _Work:
 
     def _gap(self, row: int, reason: str) -> None:
         self.gaps[self._path(row)] = (reason, row)
+
+
+def _has_logs(packed: Buffer) -> bool:
+    """Whether a database's log may be among the names: most trees have none, and need no closer look."""
+    names = packed.tobytes() if isinstance(packed, memoryview) else packed
+    first = tree.HEADER.size + tree.count(packed) * _ROW
+    return any(names.find(suffix, first) >= 0 for suffix in _LOGS)
 
 
 def _gaps_of(index: Buffer) -> list[tuple[bytes, str]]:
