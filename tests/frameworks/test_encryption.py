@@ -128,11 +128,12 @@ MOVES = {
     "to another namespace": "UPDATE entries SET ns = 'other' WHERE thread = 1 AND seq = 3",
     "to another thread": "UPDATE threads SET id = 'other' WHERE number = 1",
     "to another state": "UPDATE entries SET id = id || 'x' WHERE thread = 1 AND seq = 3",
+    "as plain text": "UPDATE entries SET body = CAST('{\"values\":{}}' AS BLOB) WHERE thread = 1 AND seq = 3",
 }
 
 
 @pytest.mark.parametrize("move", MOVES)
-def test_what_was_moved_is_refused_even_if_every_hash_was_made_to_fit(folder: Path, move: str) -> None:
+def test_S36_what_was_moved_or_made_plain_is_refused_even_if_every_hash_was_made_to_fit(folder: Path, move: str) -> None:
     with sqlite3.connect(folder / "threads.db") as db:
         db.execute(MOVES[move])
         rechained(db)
@@ -162,7 +163,7 @@ def test_equal_parts_are_kept_once_and_under_another_key_look_different(tmp_path
     assert other.open_part(one.name(body), one.seal_part(one.name(body), body)) == b""
 
 
-def test_plain_and_encrypted_threads_are_not_mixed(tmp_path: Path, folder: Path) -> None:
+def test_S36_plain_and_encrypted_threads_are_not_mixed(tmp_path: Path, folder: Path) -> None:
     with ReprieveSaver(tmp_path / "plain") as plain:
         chain(plain).invoke(said("x"), CONFIG)
         with pytest.raises(Misconfigured, match="not encrypted"):

@@ -205,7 +205,7 @@ def test_TP09_a_clock_that_is_behind_cannot_keep_the_bad_state_alive(saver: Repr
     assert found is not None and found.checkpoint["id"] == old
 
 
-def test_TP14_the_abandoned_head_is_named_and_the_present_state_is_no_target(saver: ReprieveSaver) -> None:
+def test_TP13_TP14_the_abandoned_head_is_named_and_the_present_state_is_no_target(saver: ReprieveSaver) -> None:
     graph = chain(saver)
     graph.invoke(said("u1"), CONFIG)
     first = id_of(graph.get_state(CONFIG))

@@ -62,7 +62,7 @@ def test_a_client_with_the_token_is_answered(served: tuple[str, str, Path]) -> N
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:7373", "127.0.0.1", "127.0.0.1.evil.example", "0.0.0.0", "169.254.169.254"]
 )
-def test_S13_TP17_a_foreign_host_gets_421(served: tuple[str, str, Path], host: str) -> None:
+def test_S13_M5_TP17_a_foreign_host_gets_421(served: tuple[str, str, Path], host: str) -> None:
     url, token, _ = served
     assert post(url, token, "-H", f"Host: {host}", body=INIT) == 421
 
