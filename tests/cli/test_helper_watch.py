@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from reprieve.cli.helper.place import followed
-from support.helper import Installed, until
+from support.helper import Installed, is_gone, until
 from support.mischief import Mischief
 from support.mounts import mounted
 
@@ -127,6 +128,14 @@ def test_doctor_tells_whether_a_folder_is_followed(installed: Installed, project
     follow(installed, project)
     assert "the helper follows this folder" in watch()
     assert "switched off" in watch(REPRIEVE_HELPER_WATCH="off")
+
+
+def test_what_a_helper_followed_that_was_killed_is_not_claimed(installed: Installed, project: Path) -> None:
+    pid = follow(installed, project)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: is_gone(pid))
+    assert installed.warm(project) != pid
+    assert followed(str(installed.home), bytes(project)) == (False, "")
 
 
 def test_a_mount_inside_ends_it_and_is_seen(installed: Installed, project: Path, tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ class Watches:
         self._moved = select.poll()
         self._places: list[Mount] = []
         self.rest_until = 0.0  # a command is at work: events are taken, all else can wait
+        self._note()  # what an earlier helper followed is not followed any longer
 
     def close(self) -> None:
         """Let go of everything; in a fork, of its copy."""
