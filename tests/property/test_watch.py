@@ -131,8 +131,20 @@ def _play(desk: Desk, folder: Path, *, seed: int, rounds: int) -> tuple[list[obj
         world.close()
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_what_was_heard_gives_the_tree_that_a_look_at_everything_gives(desk: Desk, tmp_path: Path, seed: int) -> None:
+def _without_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on older systems: inotify alone."""
+    from reprieve.cli.helper import watches
+
+    monkeypatch.setattr(watches.marks, "allowed", lambda: 0)
+
+
+@pytest.mark.parametrize("has_marks", [True, False], ids=["marks", "watches"])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_heard_gives_the_tree_that_a_look_at_everything_gives(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seed: int, has_marks: bool
+) -> None:
+    if not has_marks:
+        _without_marks(monkeypatch)
     wrong, done = _play(desk, tmp_path, seed=seed, rounds=150)
     assert not wrong, done[-60:]
     assert desk.partial > 100, "hardly a checkpoint believed the helper"
@@ -192,6 +204,8 @@ def test_a_helper_that_ignores_something_is_found_out(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plant: str
 ) -> None:
     """The test above would see it."""
+    if plant != "own watches":
+        _without_marks(monkeypatch)  # they tell of a file's attributes once more
     PLANTS[plant](monkeypatch)
     assert any(_play(desk, tmp_path / str(seed), seed=seed, rounds=150)[0] for seed in range(6))
 
@@ -205,6 +219,7 @@ def test_a_change_that_was_not_heard_of_is_found_afterwards(
     from reprieve.files.index import save_index
 
     if is_planted:
+        _without_marks(monkeypatch)
         PLANTS["attributes"](monkeypatch)
     (tmp_path / "tree" / "d").mkdir(parents=True)
     (tmp_path / "tree" / "d" / "f").write_bytes(b"x")
