@@ -133,7 +133,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize("move", MOVES)
-def test_S36_what_was_moved_or_made_plain_is_refused_even_if_every_hash_was_made_to_fit(folder: Path, move: str) -> None:
+def test_S36_what_was_moved_or_made_plain_is_refused_though_every_hash_fits(folder: Path, move: str) -> None:
     with sqlite3.connect(folder / "threads.db") as db:
         db.execute(MOVES[move])
         rechained(db)
