@@ -46,7 +46,7 @@ _MANY = 4096
 _MOST_KNOWN = 50_000  # names that are kept because something happened to them
 MOST_TOLD = 4_000  # more than this, and looking at everything is as quick
 # At first only so much of what may be watched is, so that some files can be added before it has to begin anew.
-_AT_FIRST = 7 / 8
+_AT_FIRST = 31 / 32
 
 
 class Lost(Exception):

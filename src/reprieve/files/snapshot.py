@@ -264,7 +264,8 @@ class _Work:
 
     def _pair_databases(self, floor: int) -> None:
         """A database and its logs are read together, so if one changed the others are looked at as well."""
-        if self.last is None or not (_has_logs(self.rows) or _has_logs(self.last)):
+        # nothing changed: of a large tree even looking for such names would take most of the time
+        if self.last is None or not tree.count(self.rows) or not (_has_logs(self.rows) or _has_logs(self.last)):
             return
         items = []
         for row in range(tree.count(self.rows)):

@@ -13,7 +13,7 @@ from reprieve.files.follow import Follower, Lost
 _TREES = 4
 _SHARE = 4  # of the watches that the system allows a user at most this part, so that editors find some
 _MOST = 50_000  # of them; each keeps an inode in the kernel's memory, about a kilobyte
-_MARKS = 15, 16  # part of the marks, which hardly anybody else uses; what the system allows is 1 % of its memory
+_MARKS = 31, 32  # part of the marks, which hardly anybody else uses; what the system allows is 1 % of its memory
 _MOST_MARKS = 250_000  # that is 60 MB here
 _SLICE_S = 0.004  # as long may an answer have to wait
 _ANSWER_S = 0.02  # as long may an answer take
