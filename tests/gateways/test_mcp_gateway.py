@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gateways.conftest import TOY
+from reprieve.effects.mcp_client import Unanswered, send
 from support import Cli
 from support.mcpwire import Wire, until
 from support.terminal import at_terminal
@@ -118,7 +120,7 @@ def test_a_claim_to_only_read_is_not_enough_in_autopilot(gateway: Gateway, toy: 
 
 
 @pytest.mark.parametrize("is_yes", [True, False])
-def test_the_clients_own_form_asks_the_person(gateway: Gateway, toy: Path, cli: Cli, is_yes: bool) -> None:
+def test_s07_s42_the_clients_own_form_asks_the_person(gateway: Gateway, toy: Path, cli: Cli, is_yes: bool) -> None:
     with gateway(*TOY) as wire:
         wire.hello(elicitation={})
         wire.asked = lambda _: {"action": "accept" if is_yes else "decline", "content": {"allow": is_yes}}
@@ -160,7 +162,7 @@ def test_s41_what_could_be_read_in_two_ways_does_not_reach_the_server(gateway: G
         assert len(seen(toy)) == 1 and b"ping" in seen(toy)[0]  # the one after all these
 
 
-def test_pairs_of_tools_take_each_other_back_after_a_persons_yes(
+def test_s03_pairs_of_tools_take_each_other_back_after_a_persons_yes(
     gateway: Gateway, toy: Path, cli: Cli, project: Path, a_persons_terminal: None
 ) -> None:
     """S03: the inverse is shown whole, bound to its hash, and starts the server that the gateway was started with."""
@@ -295,3 +297,81 @@ def test_a_folder_that_cannot_be_a_workspace_is_told_at_the_start(home: Path, to
     with Wire((*GATEWAY, "-C", "/", "--", *TOY), cwd=Path("/")) as wire:
         assert wire.process.wait(20) in (3, 5)
     assert b"Error" in wire.errors
+
+
+TWICE = (
+    b'{"jsonrpc":"2.0","id":"a","Method":"tools/call","params":{"name":"smash"}}\n',
+    b'{"jsonrpc":"2.0","id":"a","method":"ping","METHOD":"tools/call","params":{"name":"smash"}}\n',
+    b'{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"look","Name":"smash"}}\n',
+    '{"jsonrpc":"2.0","id":"a","method":"tools/call","paramſ":{"name":"smash"},"params":{"name":"look"}}\n'.encode(),
+    b'{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"look","arguments":{"path":1,"Path":2}}}\n',
+    b'[{"jsonrpc":"2.0","id":"a","METHOD":"tools/call","params":{"name":"smash"}}]\n',
+    '{"jsonrpc":"2.0","id":"a","method":"ping"}\n'.encode("utf-16-be").replace(b"\n", b"") + b"\n",
+    b'{"jsonrpc":"2.0","id":"a","method":"ping","params":{"x":"\xed\xa0\x80"}}\n',
+    b'\xef\xbb\xbf{"jsonrpc":"2.0","id":"a","method":"ping"}\n',
+    b'[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1.0,"method":"ping"}]\n',
+    b'{"jsonrpc":"2.0","id":true,"method":"ping"}\n',
+    b'{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}\n',
+    b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}\n',
+)
+
+
+def test_s41_a_reader_that_does_not_mind_capitals_finds_no_call_that_we_missed(gateway: Gateway, toy: Path) -> None:
+    """Go's and C#'s readers take "Method" for "method", and the later of two for the one that counts."""
+    with gateway(*TOY) as wire:
+        for number, line in enumerate(TWICE):
+            wire.send(line)
+            until(lambda number=number: len(wire.lines) > number, "it is answered")
+            assert json.loads(wire.lines[-1])["error"]["code"] in (-32700, -32600), line[:100]
+        wire.answer(wire.ask("ping"))
+        assert len(seen(toy)) == 1 and b"ping" in seen(toy)[0]
+
+
+def test_s01_the_answer_to_one_request_is_not_that_to_another(
+    gateway: Gateway, toy: Path, cli: Cli, tmp_path: Path
+) -> None:
+    """An id of a call that is under way is not given again, however it is written; also not when it was called off."""
+    rule(tmp_path)
+    with gateway(*TOY) as wire:
+        wire.hello()
+        wire.put({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "slow"}})
+        until((toy / "began").exists, "the server is at it")
+        for id, method in ((7, "ping"), (7.0, "ping"), (7, "tools/call")):
+            wire.put({"jsonrpc": "2.0", "id": id, "method": method, "params": {"name": "look"}})
+            assert wire.answer(id)["error"]["code"] == -32600
+        wire.put({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}})
+        wire.put({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "smash"}})
+        assert wire.answer(7)["error"]["code"] == -32600
+        wire.put({"jsonrpc": "2.0", "id": "7", "method": "ping"})  # another one
+        (toy / "go").touch()
+        assert "result" in wire.answer("7")
+        wire.put({"jsonrpc": "2.0", "id": 8.0, "method": "tools/call", "params": {"name": "smash"}})
+        assert "result" in wire.answer(8.0)
+    assert [e["state"] for e in effects(cli)] == ["done", "unknown"]
+
+
+def test_what_a_server_said_of_a_tool_is_asked_again_when_its_list_changed(
+    gateway: Gateway, toy: Path, cli: Cli
+) -> None:
+    with gateway(*TOY) as wire:
+        wire.hello()
+        assert not wire.call("look").get("isError")
+        (toy / "turned").touch()  # from now on it does not say that it only reads
+        wire.answer(wire.ask("turn"))
+        refused = wire.call("look")
+        assert refused["isError"] and refused["structuredContent"]["error"]["class"] == "irreversible"
+        assert not wire.call("talk", quiet=True).get("isError")
+    assert effects(cli) == []
+
+
+def test_s15_words_that_no_header_can_hold_are_not_sent() -> None:
+    """They come from a client or a server; the gateway's thread that sends goes on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/mcp"
+        for value in ("a\r\nX-Evil: 1", "\u4e00"):
+            with pytest.raises(Unanswered) as caught:
+                send("POST", url, {"Mcp-Method": value}, b"{}", timeout_s=5)
+            assert not caught.value.is_sent
+            taken, _ = server.accept()
+            with taken:
+                assert taken.recv(100) == b""

@@ -57,7 +57,7 @@ def test_line_5_one_rollback_brings_back_what_the_filesystem_server_wrecked(
     assert fingerprint(project) == before
 
 
-def test_outside_of_the_workspace_the_filesystem_server_needs_a_persons_yes(
+def test_s09_s10_outside_of_the_workspace_the_filesystem_server_needs_a_persons_yes(
     gateway: Gateway, filesystem_server: str, cli: Cli, project: Path, tmp_path: Path
 ) -> None:
     """Also by a link, by a way up and by a folder whose name only begins like the project's."""
@@ -243,3 +243,56 @@ def test_reading_leaves_nothing_on_the_timeline(
         assert not wire.call("read_text_file", path=str(project / "README.md")).get("isError")
         assert not wire.call("list_directory", path=str(project)).get("isError")
     assert len(cli("log", "--json").json["entries"]) == before and effects(cli) == []
+
+
+def test_s09_a_relative_path_is_read_from_the_roots_that_the_client_gave(
+    gateway: Gateway, filesystem_server: str, cli: Cli, project: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "x.txt").write_text("a person's\n")
+    with gateway(filesystem_server, str(project)) as wire:
+        wire.asked = lambda _: {"roots": [{"uri": other.as_uri()}]}
+        wire.hello(roots={})
+        until(lambda: any(r["method"] == "roots/list" for r in wire.requests), "the server asks for the roots")
+        until(lambda: str(other) in str(wire.call("list_allowed_directories")), "the server has them")
+        result = wire.call("write_file", path="x.txt", content="x")
+        assert result["isError"] and "outside of the workspace" in result["content"][0]["text"]
+    assert effects(cli) == [] and (other / "x.txt").read_text() == "a person's\n"
+
+
+def test_s10_a_way_up_behind_a_link_is_not_what_the_server_makes_of_it(
+    gateway: Gateway, filesystem_server: str, cli: Cli, project: Path, tmp_path: Path
+) -> None:
+    """The system reads project/other.txt; the server tidies the path first, and means the file beside the project."""
+    (project / "a" / "b").mkdir(parents=True, exist_ok=True)
+    (project / "up").symlink_to("a/b")
+    (tmp_path / "other.txt").write_text("a person's\n")
+    with gateway(filesystem_server, str(tmp_path)) as wire:
+        wire.hello()
+        result = wire.call("write_file", path=f"{project}/up/../../other.txt", content="x")
+        assert result["isError"] and "outside of the workspace" in result["content"][0]["text"]
+    assert effects(cli) == [] and (tmp_path / "other.txt").read_text() == "a person's\n"
+
+
+def test_memory_in_a_relative_file_is_not_in_the_workspace(
+    gateway: Gateway, memory_server: str, cli: Cli, project: Path
+) -> None:
+    """The server puts it beside its own program, wherever it was started."""
+    with gateway(memory_server, env={"MEMORY_FILE_PATH": "memory-of-a-test.jsonl"}) as wire:
+        wire.hello()
+        result = wire.call("delete_entities", entityNames=["nobody"])
+        assert result["isError"] and "not known" in result["content"][0]["text"]
+    assert effects(cli) == []
+
+
+def test_s09_a_statement_that_writes_another_file_needs_a_persons_yes(
+    gateway: Gateway, sqlite_server: str, cli: Cli, project: Path, tmp_path: Path
+) -> None:
+    with gateway(sqlite_server, "--db-path", str(project / "data.db")) as wire:
+        wire.hello()
+        for query in (f"VACUUM INTO '{tmp_path}/copy.db'", f"/* */ aTTach '{tmp_path}/copy.db' AS c"):
+            result = wire.call("write_query", query=query)
+            assert result["isError"] and "another file" in result["content"][0]["text"]
+        assert not wire.call("create_table", query="CREATE TABLE t (n)").get("isError")
+    assert [e["undo_state"] for e in effects(cli)] == ["covered"] and not (tmp_path / "copy.db").exists()

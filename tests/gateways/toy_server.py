@@ -54,7 +54,7 @@ def call(name: str, arguments: dict[str, Any], id: object, meta: dict[str, Any])
         if left.pop(arguments["item_id"], None) is None:
             return {"isError": True, "content": [{"type": "text", "text": "no such item"}]}
         (HERE / "items.json").write_text(json.dumps(left))
-    if name == "talk":
+    if name == "talk" and not arguments.get("quiet"):
         say({"jsonrpc": "2.0", "id": "s1", "method": "sampling/createMessage", "params": {"n": 1}}, oddly=True)
         reply = sys.stdin.readline()
         (HERE / "reply").write_text(reply)
@@ -81,9 +81,14 @@ def main() -> None:
             schema = {"inputSchema": {"type": "object"}}
             half = len(TOOLS) // 2
             page = TOOLS[half:] if params.get("cursor") else TOOLS[:half]
+            if (HERE / "turned").exists():
+                page = [{**t, "annotations": {}} if t["name"] == "look" else t for t in page]
             result = {"tools": [{**schema, **t} for t in page], **({} if params.get("cursor") else {"nextCursor": "2"})}
         elif method == "tools/call":
             result = call(params["name"], params.get("arguments") or {}, id, params.get("_meta") or {})
+        elif method == "turn":
+            say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            result = {}
         else:
             result = {"echo": line.decode()}
         say({"jsonrpc": "2.0", "id": id, "result": result}, oddly=method == "odd/answer")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reprieve.policy.catalog import ToolRule, load
-from reprieve.policy.tools import judge_tool, pair_of, server_names, uncovered, undo_of
+from reprieve.policy.tools import judge_tool, option_in, pair_of, server_names, uncovered, undo_of
 
 RULES = load()
 
@@ -114,6 +114,39 @@ def test_s09_s10_where_files_are(tmp_path: Path) -> None:
     assert why("x", files=("--db",), argv=("s", "--db", "in.db")) is None
     assert why("x", files=("--db",), argv=("s", "--db=/out.db")) is not None
     assert why("x", files=("env:DB",)) is not None
+
+
+def test_s09_s10_what_servers_make_of_a_path(tmp_path: Path) -> None:
+    """A server may tidy `link/..` away, read a relative path from the client's root, or change half a character."""
+    top, other = tmp_path / "top", tmp_path / "other"
+    (top / "a" / "b").mkdir(parents=True)
+    other.mkdir()
+    (top / "link").symlink_to(top / "a" / "b")
+
+    def why(path: str, *, files: tuple[str, ...] = ("path",), roots: tuple[str, ...] = (), db: str = "") -> str | None:
+        return uncovered(
+            rule(files=files), {"path": path}, argv=("s",), cwd=str(top), variables={"DB": db}, tops=[str(top)],
+            roots=roots,
+        )  # fmt: skip
+
+    assert why(f"{top}/link/../x") is None
+    assert "outside" in str(why(f"{top}/link/../../other/x"))  # the system reads top/other/x, Node other/x
+    assert why("x", roots=(str(top),)) is None and why(f"{top}/x", roots=(str(other),)) is None
+    assert "outside" in str(why("x", roots=(str(top), str(other))))
+    assert "not known" in str(why(f"{top}/\udc80"))
+    assert why("", files=("env:DB",), db=f"{top}/x") is None
+    assert "not known" in str(why("", files=("env:DB",), db="x"))  # the memory server: beside its own program
+
+
+def test_s05_what_could_be_an_option_is_not_only_read() -> None:
+    """Older git servers hand it on: git diff --output=FILE."""
+    reads = rule(cls="read")
+    for arguments in ({"target": "--output=/x"}, {"a": {"b": ["-o"]}}):
+        found = judge_tool(
+            "t", rule=reads, annotations=None, outside="", mode="assist", option=option_in(arguments)
+        )  # fmt: skip
+        assert (found.cls, found.decision) == ("irreversible", "ask")
+    assert option_in({"target": "main", "n": -1, "m": ["a-b"]}) == ""
 
 
 SCHEMA = {"inputSchema": {"required": ["item_id"]}}

@@ -18,7 +18,7 @@ from reprieve.app.hook_words import describe, note_for, title
 from reprieve.app.http_calls import hidden
 from reprieve.app.run import outer_window
 from reprieve.effects import credentials
-from reprieve.errors import Refused, ReprieveError, Usage
+from reprieve.errors import Refused, Usage
 from reprieve.model.actor import of_session, plain
 from reprieve.model.effect import COMPENSABLE, DONE, IRREVERSIBLE, READ, REFUSED, UNKNOWN, EffectDraft
 from reprieve.model.hookevent import BEFORE, HookEvent
@@ -107,6 +107,7 @@ class ToolCalls:
     def __init__(self, opener: Callable[[], Workspace], server: Server, *, session: str) -> None:
         self._open, self.server, self._session = opener, server, session
         self.client = "mcp"  # who is at the other end, once it said so
+        self.roots: tuple[str, ...] = ()  # folders that the client told the server of, all that it ever did
 
     def look(self, call: Call, tools: Mapping[str, Mapping[str, object]]) -> Look:
         """Judge a call. Uses up the approval that lets it pass. `tools`: what the server lists, by name."""
@@ -167,7 +168,7 @@ class ToolCalls:
                 if verdict.decision != RUN and not is_approved:
                     raise Refused(f"{call.tool} was not run: {verdict.reason}", data={"class": verdict.cls})
                 return self._intent(ws, call, rule, verdict, window, label)
-            except ReprieveError:
+            except BaseException:  # one that stayed open would take what a person does next for the agent's
                 ws.close_window(window, label=f"{label} (not run)")
                 raise
 
@@ -206,6 +207,7 @@ class ToolCalls:
                 variables=self.server.variables,
                 tops=[os.fsdecode(ws.root)],
                 gaps=gaps,
+                roots=self.roots,
             )
         said = tools.get(call.tool, {}).get("annotations")
         verdict = policy.judge_tool(
@@ -215,6 +217,7 @@ class ToolCalls:
             outside=outside,
             mode=ws.config.policy_mode,
             is_trusted=self._is_trusted(ws.config.policy_trusted_servers),
+            option=policy.option_in(dict(call.arguments)),
         )
         return rule, verdict
 

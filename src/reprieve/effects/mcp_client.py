@@ -387,6 +387,9 @@ def send(
     kinds = {"Accept": accept, **({"Content-Type": "application/json"} if body else {})}
     try:
         connection.request(method, path, body, {**kinds, **headers})
+    except ValueError as e:  # words of a message or of the server that no header can hold; nothing left yet
+        connection.close()
+        raise Unanswered(f"it can't be sent: {e}", is_sent=False) from e
     except (OSError, HTTPException) as e:
         connection.close()
         raise Unanswered(f"{parts.netloc} did not take it: {e}", is_sent=True) from e

@@ -30,6 +30,10 @@ _PARSE, _INVALID, _PARAMS = -32700, -32600, -32602  # JSON-RPC's numbers
 # what keeps a call from being protected; ValueError and RecursionError: text or nesting that can't be written down
 _TROUBLE = (ReprieveError, OSError, ValueError, RecursionError)
 _FORM = "reprieve"
+# names by which a server finds a call in a message; some readers do not mind capitals
+_NAMES = ("jsonrpc", "id", "method", "params", "result", "error")
+_CALL_NAMES = ("name", "arguments", "task", "_meta", "inputResponses", "requestState")
+_WHOLE = 1 << 53  # numbers beyond are not the same for every reader
 _PAGES = 100  # of a list of tools
 
 
@@ -44,7 +48,12 @@ def read(line: bytes) -> Any:
     if b"\r" in line.removesuffix(b"\n").removesuffix(b"\r"):
         raise Unclear("a carriage return inside of a message")  # some servers take it for the end of a line
     try:
-        return json.loads(line, object_pairs_hook=_once, parse_constant=_no_number)
+        # not json's own guess of the encoding: a server reads UTF-8
+        message = json.loads(line.decode(), object_pairs_hook=_once, parse_constant=_no_number)
+        for each in message if isinstance(message, list) else [message]:
+            if isinstance(each, dict):
+                _spelled(each)
+        return message
     except RecursionError as e:
         raise Unclear("it is nested too deep") from e
     except UnicodeDecodeError as e:
@@ -58,6 +67,24 @@ def _once(pairs: list[tuple[str, Any]]) -> Json:
     return found
 
 
+def _spelled(message: Json) -> None:
+    """Raises Unclear where a reader that does not mind capitals finds another message than we do."""
+    _exactly(message, _NAMES)
+    params = message.get("params")
+    if message.get("method") == "tools/call" and isinstance(params, dict):
+        _exactly(params, _CALL_NAMES)
+        arguments = params.get("arguments")
+        if isinstance(arguments, dict) and len({name.casefold() for name in arguments}) != len(arguments):
+            raise Unclear("a name is there twice, but for capitals")
+
+
+def _exactly(found: Json, names: tuple[str, ...]) -> None:
+    folded = {name.casefold() for name in names}
+    for name in found:
+        if name not in names and name.casefold() in folded:
+            raise Unclear(f"{name!a} is written with other letters than the protocol's")
+
+
 def _no_number(name: str) -> Any:
     raise Unclear(f"{name} is no number")
 
@@ -68,8 +95,15 @@ def _escaped(text: str) -> str:
 
 
 def key_of(id: object) -> str:
-    """1 and "1" are two ids."""
-    return json.dumps(id)
+    """1 and "1" are two ids; 1 and 1.0 are one."""
+    return json.dumps(int(id) if isinstance(id, float) and id.is_integer() else id)
+
+
+def _is_id(id: object) -> bool:
+    """Whether every reader takes it for the same."""
+    if isinstance(id, str):
+        return not any("\ud800" <= c <= "\udfff" for c in id)
+    return isinstance(id, (int, float)) and not isinstance(id, bool) and abs(id) <= _WHOLE and id == int(id)
 
 
 class Session:
@@ -90,6 +124,7 @@ class Session:
         self._to_server, self._to_client, self._reporter = to_server, to_client, reporter
         self.tools: dict[str, Json] = {}
         self._is_listed = False
+        self._is_stale = False  # what the server said of its tools may not hold any more
         self._listing: list[Callable[[], None]] = []  # calls that wait for the list
         self._asked: dict[str, str] = {}  # the client's requests whose answers teach us something → method
         self._ours: dict[str, Callable[[Json], None]] = {}
@@ -97,6 +132,8 @@ class Session:
         self._resumable: dict[str, Begun] = {}  # the server asked back; the client makes the same call again
         self._forms: dict[str, tuple[Call, Look]] = {}  # by the state that comes back with a form's answer
         self._waiting: set[str] = set()  # calls that were not sent on yet
+        self._open: set[str] = set()  # other requests that the server may still answer
+        self._roots_asked: set[str] = set()  # the server's questions for the client's folders
         self._can_ask = self.is_modern = False
         self._count = 0
 
@@ -121,6 +158,14 @@ class Session:
     def _batch(self, line: bytes, messages: list[Any]) -> None:
         """Of an old revision of the protocol; a call in one can't be held back alone."""
         if all(isinstance(each, dict) and each.get("method") != "tools/call" for each in messages):
+            keys = [key_of(each["id"]) for each in messages if each.get("id") is not None and "method" in each]
+            if len(set(keys)) != len(keys):
+                self._error(None, _INVALID, "not passed on: an id is there twice")
+                return
+            before = set(self._open)
+            if not all(map(self._is_new, messages)):
+                self._open = before
+                return
             for each in messages:
                 self._notice(each)
             self._to_server(line)
@@ -136,7 +181,10 @@ class Session:
             if answered is not None:
                 answered(message)
             else:
+                self._notice(message)
                 self._to_server(line)
+            return
+        if not self._is_new(message):
             return
         if method == "tools/call":
             self._call(line, message)
@@ -146,9 +194,31 @@ class Session:
         self._notice(message)
         self._to_server(line)
 
+    def _is_new(self, message: Json) -> bool:
+        """Whether the answer to this request can't be taken for that to another; if not, that is answered here."""
+        id, method = message.get("id"), message.get("method")
+        if self._is_off or method is None or id is None:
+            return True
+        key = key_of(id)
+        if not _is_id(id):
+            self._error(None, _INVALID, "not passed on: an id is a text or a whole number")
+            return False
+        if key in self._running or key in self._waiting or key in self._open:
+            self._error(id, _INVALID, "not passed on: a request with the same id is under way")
+            return False
+        if method != "tools/call":
+            self._open.add(key)
+        return True
+
     def _notice(self, message: Json) -> None:
         """Learn what a message of the client's tells about it."""
         method, params = message.get("method"), message.get("params")
+        if method is None and key_of(message.get("id")) in self._roots_asked:
+            self._roots_asked.discard(key_of(message.get("id")))
+            self._learn_roots(message.get("result"))
+        given = params.get("inputResponses") if isinstance(params, dict) else None
+        for each in given.values() if isinstance(given, dict) else ():
+            self._learn_roots(each)
         if method in ("initialize", "tools/list") and "id" in message:
             self._asked[key_of(message["id"])] = method
         if method == "initialize" and isinstance(params, dict):
@@ -160,6 +230,16 @@ class Session:
             self.is_modern = True
             self._can_ask = _has_forms(meta.get(f"{META}clientCapabilities"))
             self._is_from(meta.get(f"{META}clientInfo"))
+
+    def _learn_roots(self, result: object) -> None:
+        from urllib.parse import unquote, urlsplit
+
+        found = result.get("roots") if isinstance(result, dict) else None
+        for each in found if isinstance(found, list) else ():
+            uri = each.get("uri") if isinstance(each, dict) else None
+            if isinstance(uri, str):
+                path = unquote(urlsplit(uri).path) if uri.startswith("file:") else os.path.expanduser(uri)
+                self._calls.roots = tuple(dict.fromkeys((*self._calls.roots, path)))
 
     def _is_from(self, info: object) -> None:
         if isinstance(info, dict) and isinstance(info.get("name"), str) and info["name"]:
@@ -174,6 +254,7 @@ class Session:
             return True
         begun = self._running.pop(key, None)
         if begun is not None:
+            self._open.add(key)  # its answer may come all the same, and is not that of a later call
             self._finish(begun, None, "the client called it off; it may have happened")
         return False
 
@@ -193,9 +274,6 @@ class Session:
             self._error(id, _PARAMS, "a tool call needs a name, and arguments that are an object")
             return
         key = key_of(id)
-        if key in self._running or key in self._waiting:
-            self._error(id, _INVALID, "a call with the same id is under way")
-            return
         if self._answered_again(id, message):
             return
         is_again = isinstance(params, dict) and ("inputResponses" in params or "requestState" in params)
@@ -207,7 +285,7 @@ class Session:
         self._count += 1
         call = Call(f"{self._name}-{self._count}", name, arguments or {})
         self._waiting.add(key)
-        if name not in self.tools and not self._is_listed:
+        if (name not in self.tools or self._is_stale) and not self._is_listed:
             self._list_first(message, lambda: self._judge(line, id, call))
         else:
             self._judge(line, id, call)
@@ -219,6 +297,7 @@ class Session:
             look = self._calls.look(call, self.tools)
             if look.verb == PASS:
                 self._waiting.discard(key_of(id))
+                self._open.add(key_of(id))
                 self._to_server(line)
             elif look.verb == WAIT and self._can_ask:
                 self._ask(line, id, call, look)
@@ -277,7 +356,7 @@ class Session:
         call, look = form
         given = params.get("inputResponses")
         self._waiting.add(key_of(id))
-        if (params.get("name"), params.get("arguments") or {}) != (call.tool, call.arguments):
+        if _what(params["name"], params.get("arguments") or {}) != _what(call.tool, call.arguments):
             self._refuse(id, Refused("the answer to a form is for another call than this one"))
             return True
         kept = {name: value for name, value in params.items() if name not in ("requestState", "inputResponses")}
@@ -329,6 +408,9 @@ class Session:
             self._to_server(self._own("tools/list", params, lambda reply: learn(reply, number)))
 
         def learn(reply: Json, number: int) -> None:
+            if number == 1 and self._is_stale:
+                self.tools.clear()
+                self._is_stale = False
             more = self._learn(reply)
             if more and number < _PAGES:
                 page(more, number + 1)
@@ -360,10 +442,13 @@ class Session:
 
     def _from_server(self, message: Json) -> None:
         if message.get("method") == "notifications/tools/list_changed":
-            self._is_listed = False
+            self._is_listed, self._is_stale = False, True
+        if message.get("method") == "roots/list" and "id" in message:
+            self._roots_asked.add(key_of(message["id"]))
         if "method" in message or "id" not in message:
             return
         key = key_of(message["id"])
+        self._open.discard(key)
         if self._asked.pop(key, "") == "tools/list":
             self._learn(message)
         begun = self._running.pop(key, None)
@@ -398,6 +483,7 @@ class Session:
     def unsent(self, id: object, why: str, *, is_sent: bool) -> None:
         """The message with this id got no answer, and never will; `is_sent`: it may have arrived."""
         begun = self._running.pop(key_of(id), None)
+        self._open.discard(key_of(id))
         ours = self._ours.pop(key_of(id), None)
         if ours is not None:
             ours({"error": {"message": why}})

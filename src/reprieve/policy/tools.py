@@ -10,6 +10,7 @@ The catalog knows servers by the command that a person starts, never by the name
 from __future__ import annotations
 
 import os
+import re
 
 from reprieve.model.value import Value
 from reprieve.policy.annotations import claimed, with_annotations
@@ -29,6 +30,7 @@ _LAUNCHERS = ("npx", "bunx", "uvx", "pnpx", "pipx", "node", "bun", "deno", "uv",
 _WITHIN = ("run", "exec", "dlx", "tool", "x")  # words of launchers: `uv run`, `pipx run`
 _UNDOES = {"create": ("delete", "remove"), "add": ("remove", "delete"), "insert": ("delete", "remove")}
 _MOST_NAMES = 20
+_ELSEWHERE = {"attach", "vacuum"}  # words of SQL that come with the name of a file
 
 
 class ToolVerdict(Value):
@@ -74,14 +76,20 @@ def judge_tool(
     outside: str | None,
     mode: str,
     is_trusted: bool = False,
+    option: str = "",
 ) -> ToolVerdict:
-    """The verdict. `outside`: what `uncovered` says of the rule's files; None: they are all in the checkpoints."""
+    """The verdict. `outside`: what `uncovered` says of the rule's files; None: they are all in the checkpoints.
+
+    `option`: what `option_in` finds: with one of those a program that only reads may write (`git diff --output=FILE`).
+    """
     if rule is not None and rule.files and outside is None:
         return ToolVerdict(RESTORABLE, decide(RESTORABLE, mode=mode).verb, is_covered=True)
     if rule is not None and rule.inverse:
         cls, why = rule.cls, rule.note
     elif rule is not None and rule.files:
         cls, why = raised(rule.cls, IRREVERSIBLE), outside or rule.note
+    elif rule is not None and rule.cls == READ and option:
+        cls, why = IRREVERSIBLE, "an argument begins with '-', and could be taken for an option"
     elif rule is not None:
         cls, why = with_annotations(rule.cls, annotations), rule.note
     elif annotations and claimed(annotations) == READ and (is_trusted or mode != AUTOPILOT):
@@ -104,29 +112,55 @@ def uncovered(
     variables: Mapping[str, str],
     tops: Sequence[str],
     gaps: Sequence[str] = (),
+    roots: Sequence[str] = (),
 ) -> str | None:
     """Why a rollback would not bring back every file that the call changes; None if it does.
 
-    `tops`: folders that are protected. `gaps`: paths in them that are not.
+    `tops`: folders that are protected. `gaps`: paths in them that are not. `roots`: folders that the client gave to the
+    server, from which it may read a relative path.
     """
     if not rule.files:
         return "what it changes is not files"
+    words = {word.lower() for word in re.findall("[A-Za-z]+", str(arguments.get(rule.sql, "")))} if rule.sql else set()
+    if words & _ELSEWHERE:
+        return "its statement may write another file"
     real_tops = [os.path.realpath(top) for top in tops]
     for source in rule.files:
         paths = _paths(source, arguments, argv, variables)
         if not paths:
             return f"where it writes is not known ({source} is not given)"
+        if source.startswith("env:") and not os.path.isabs(paths[0]):
+            return f"where it writes is not known ({source[4:]} is not an absolute path)"  # a server has its own idea
         for path in paths:
-            for each in _places(path, argv, cwd):
+            if not _is_text(path):
+                return "where it writes is not known (half a character in its path)"  # each program makes its own of it
+            for each in _places(path, argv, cwd, roots):
                 if os.path.basename(each) == ".git" and not os.path.isdir(each):
                     return f"the repository of {os.path.dirname(path)} is elsewhere"
-                real = os.path.realpath(each)
-                if not any(_is_in(real, top) for top in real_tops):
-                    return f"{path} is outside of the workspace"
-                gap = next((gap for gap in gaps if _is_in(real, gap) or _is_in(gap, real)), None)
-                if gap is not None:
-                    return f"{gap} is not protected"
+                # `link/..` is where the link leads for the system, and its own folder for a server that tidies paths
+                for real in (os.path.realpath(each), os.path.realpath(os.path.normpath(each))):
+                    if not any(_is_in(real, top) for top in real_tops):
+                        return f"{path} is outside of the workspace"
+                    gap = next((gap for gap in gaps if _is_in(real, gap) or _is_in(gap, real)), None)
+                    if gap is not None:
+                        return f"{gap} is not protected"
     return None
+
+
+def option_in(value: object) -> str:
+    """A text in the arguments that a program behind the server could take for an option; "" if there is none."""
+    if isinstance(value, str):
+        return value if value.startswith("-") else ""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((found for found in map(option_in, inner) if found), "")
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _paths(
@@ -150,13 +184,13 @@ def _paths(
     return [one for one in values if isinstance(one, str) and one] if all(isinstance(v, str) for v in values) else []
 
 
-def _places(path: str, argv: Sequence[str], cwd: str) -> list[str]:
+def _places(path: str, argv: Sequence[str], cwd: str, roots: Sequence[str]) -> list[str]:
     """Where a path may be: a relative one is read from the folder of the server, or from one that it was given."""
     path = os.path.expanduser(path)
     if os.path.isabs(path):
         return [path]
     given = [os.path.join(cwd, word) for word in argv[1:] if not word.startswith("-")]
-    return [os.path.join(base, path) for base in (cwd, *(each for each in given if os.path.isdir(each)))]
+    return [os.path.join(base, path) for base in (cwd, *(each for each in given if os.path.isdir(each)), *roots)]
 
 
 def _is_in(path: str, top: str) -> bool:

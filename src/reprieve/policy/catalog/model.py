@@ -139,6 +139,7 @@ class ToolRule(Value):
     is_idempotent: bool = False  # the inverse may be sent twice
     tested: bool = False
     provider: str = ""
+    sql: str = ""  # the argument that holds a statement, which may name yet another file
 
 
 class Inverse(Value):

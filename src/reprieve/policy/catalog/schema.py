@@ -61,7 +61,7 @@ _REQUEST = {
 _INVERSE = {"method!": _TEXT, "path!": _TEXT, "query": "texts", "form": "values", "json": "values"}
 _TOOL = {
     "id!": _TEXT, "server!": _TEXTS, "tool!": _TEXTS, "class!": "class", "note": _TEXT, "files": _TEXTS,
-    "inverse": "call", "env": _TEXTS, "tested": _FLAG,
+    "sql": _TEXT, "inverse": "call", "env": _TEXTS, "tested": _FLAG,
 }  # fmt: skip
 _CALL = {"tool!": _TEXT, "arguments!": "anything", "idempotent": _FLAG}
 _TOP = {
@@ -272,5 +272,5 @@ def _tool(given: Mapping[str, Any], provider: str) -> ToolRule:
     return ToolRule(
         given["id"], _texts(given, "server"), _texts(given, "tool"), given["class"], given.get("note", ""),
         _texts(given, "files"), undo.get("tool", ""), tuple(undo.get("arguments", {}).items()), _texts(given, "env"),
-        bool(undo.get("idempotent")), bool(given.get("tested")), provider,
+        bool(undo.get("idempotent")), bool(given.get("tested")), provider, given.get("sql", ""),
     )  # fmt: skip
