@@ -373,3 +373,30 @@ def test_the_callables_own_exception_wins_over_one_that_seals_badly(ws: reprieve
         raise KeyError("mine")
     limit.__exit__(None, None, None)
     assert "could not record the end of 'call:c1'" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_an_interrupt_while_the_end_is_recorded_leaves_no_window_open(
+    ws: reprieve.Workspace, project: Path, monkeypatch: pytest.MonkeyPatch, presses: int
+) -> None:
+    """What the person does after Ctrl-C is theirs: at once, or from the next block on if they pressed it again."""
+    close, left = ws._inner.close_window, [presses]
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise KeyboardInterrupt
+        return close(*args, **kwargs)
+
+    monkeypatch.setattr(ws._inner, "close_window", interrupted)
+    with pytest.raises(KeyboardInterrupt), ws.guard(name="one") as one:
+        (project / "one").write_text("1")
+    assert len(still_open(ws)) == presses - 1
+    if presses == 2:
+        with ws.guard(name="two"):
+            pass
+    (project / "mine").write_text("a person's")
+    assert still_open(ws) == []
+    ws.checkpoint("later")
+    assert ws.undo(one.id).deleted == (b"one",)
+    assert (project / "mine").read_text() == "a person's"

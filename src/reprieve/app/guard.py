@@ -124,11 +124,18 @@ class Block:
     def _end(self, step: Step, error: BaseException | None) -> None:
         """The body's own exception wins; a failure to record the end is raised only without one."""
         try:
-            self._seal(step, is_failed=error is not None)
-        except ReprieveError as failure:
-            self._ws.unsealed.append(step)
-            if error is None:
+            try:
+                self._seal(step, is_failed=error is not None)
+            except KeyboardInterrupt:
+                # once more: what the person who pressed it does next would count as the work of this step
+                if is_open(self._ws, step):
+                    self._seal(step, is_failed=error is not None)
+                raise
+        except BaseException as failure:
+            if step.after is None:
+                self._ws.unsealed.append(step)
                 failure.add_note(f"the work of '{step.name}' was done; its end is not recorded yet")
+            if error is None or not isinstance(failure, ReprieveError):
                 raise
             error.add_note(f"Reprieve could not record the end of '{step.name}': {in_words(failure)}")
         else:
@@ -259,7 +266,8 @@ def open_step(
     with ws.store.lock(ws.id):
         # until the end of a window is recorded, all that changes would count as its work
         for step in tuple(ws.unsealed):
-            seal(ws, step, more=" (its end was recorded late)")
+            if is_open(ws, step):
+                seal(ws, step, more=" (its end was recorded late)")
             ws.unsealed.remove(step)
         fields = more() if more is not None else ""
         last = look_back(ws.timeline, who)
@@ -291,6 +299,11 @@ def seal(ws: Workspace, step: Step, *, more: str = "", call: str = "", fields: s
             more=talk_json(talk) + ("," + fields if fields else ""),
             left=orphans(ws.root, (ws.clock() - opened.created_at) / 1_000_000_000, now_s=_now_s()),
         )
+
+
+def is_open(ws: Workspace, step: Step) -> bool:
+    """Whether the timeline still waits for the end of this step."""
+    return any(window.id == step.window.id for window in ws.capture.author()[2].open)
 
 
 def in_words(failure: ReprieveError) -> str:
