@@ -348,3 +348,38 @@ def test_what_was_pruned_is_not_said_to_be_undone(
         for _ in range(2):
             chat.undo()
     assert (project / "a.txt").exists() and chat.messages[0]["content"] == "make a"
+
+
+def test_redo_does_not_claim_files_that_a_person_took_away_again(
+    ws: reprieve.Workspace, chat: reprieve.Conversation, project: Path
+) -> None:
+    play(chat, project, "a")
+    chat.undo()
+    ws.redo()  # by hand,
+    ws.undo("turn:1")  # and back again
+    with pytest.raises(reprieve.Conflict, match="by hand"):
+        chat.redo()
+    assert chat.messages == [] and not (project / "a.txt").exists() and chat.redo_depth == 1
+    ws.redo()
+    chat.redo()
+    assert texts(chat) == ["make a", "made a"] and (project / "a.txt").exists()
+
+
+def test_an_undo_that_is_interrupted_after_the_files_moved_takes_the_messages_along(
+    ws: reprieve.Workspace, chat: reprieve.Conversation, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process goes on: what it appends next must not stand behind messages about files that are gone."""
+    play(chat, project, "a", "b")
+    undo = ws._inner.undo
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        undo(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ws._inner, "undo", interrupted)
+        chat.undo()
+    assert not (project / "b.txt").exists() and texts(chat) == ["make a", "made a"]
+    chat.append(says("more"))
+    with reprieve.Conversation(ws, "chat") as again:
+        assert texts(again) == ["make a", "made a", "more"] and again.redo_depth == 1

@@ -404,3 +404,96 @@ def test_P06_a_step_whose_process_died_is_found_and_taken_back(project: Path, cl
     assert (project / "two.txt").read_text() == "whole"
     with reprieve.open(project) as ws:
         assert ws.plan("migrate").steps == {}
+
+
+# -- what others moved
+
+
+def test_a_rollback_of_single_paths_does_not_take_a_step_back(ws: reprieve.Workspace, project: Path) -> None:
+    start = ws.checkpoint("start")
+    plan = ws.plan("p")
+    with plan.step("a"):
+        (project / "one").write_text("1")
+        (project / "two").write_text("2")
+    ws.rollback(start, only=["one"])
+    assert plan.steps == {"a": "done"} and (project / "two").exists()
+    assert b"two" in plan.replan("a").report.deleted and not (project / "two").exists()
+    assert plan.steps == {"a": "taken back"}
+
+
+def test_a_rollback_while_a_step_is_at_work_does_not_take_back_what_it_does_after(
+    ws: reprieve.Workspace, project: Path
+) -> None:
+    start = ws.checkpoint("start")
+    plan = ws.plan("p")
+    with plan.step("a"):
+        (project / "one").write_text("1")
+        ws.rollback(start)
+        assert plan.steps == {"a": "running"}
+        (project / "two").write_text("2")
+    assert plan.steps == {"a": "done"}
+    assert b"two" in plan.replan("a").report.deleted and not (project / "two").exists()
+
+
+@pytest.mark.parametrize("by", ["conversation", "turn"])
+def test_a_step_goes_with_the_turn_that_it_was_in(ws: reprieve.Workspace, project: Path, by: str) -> None:
+    """Undo of the turn takes the step's files; a plan that goes on must not believe that they are there."""
+    with reprieve.Conversation(ws, "chat", agent="me") as chat:
+        plan = ws.plan("p", session="chat", agent="me")
+        with chat.turn("go"), plan.step("a"), ws.guard(name="write", session="chat", agent="me"):
+            (project / "a.txt").write_text("a")
+        assert plan.is_done("a")
+        if by == "conversation":
+            chat.undo()
+        else:
+            ws.undo("turn:1")
+        assert not (project / "a.txt").exists() and plan.steps == {"a": "taken back"}
+        ws.redo()
+        assert (project / "a.txt").exists() and plan.is_done("a")
+
+
+def test_undo_of_a_turn_without_a_block_takes_its_steps_along(ws: reprieve.Workspace, project: Path) -> None:
+    plan = ws.plan("p")
+    with ws.guard(name="first"):
+        (project / "first").write_text("1")
+    with plan.step("a"):
+        (project / "a.txt").write_text("a")
+    with ws.guard(name="last"):
+        (project / "last").write_text("1")
+    ws.undo("turn:1")
+    assert not (project / "a.txt").exists() and plan.steps == {"a": "taken back"}
+
+
+def test_replan_takes_back_effects_that_still_stand(ws: reprieve.Workspace, project: Path) -> None:
+    """The files were rolled back by hand, or an inverse failed: the effects are not said to be gone."""
+    start = ws.checkpoint("start")
+    plan = ws.plan("p")
+    with plan.step("a"):
+        (project / "a.txt").write_text("a")
+        ws.record_command(["test", "-e", "ready"], description="needs ready", is_idempotent=True)
+    ws.rollback(start)
+    assert plan.steps == {"a": "taken back"} and len(ws.effects(pending=True)) == 1
+    for _ in range(2):
+        assert plan.replan("a").is_partial
+    (project / "ready").touch()
+    assert not plan.replan("a").is_partial and ws.effects(pending=True) == []
+
+
+def test_what_a_person_did_after_a_crash_is_said_to_be_taken_back_too(project: Path) -> None:
+    died = subprocess.run([sys.executable, "-c", _BROKEN_OFF, str(project)], check=False)
+    assert died.returncode == 9
+    (project / "mine").write_text("a person's")
+    with reprieve.open(project) as ws:
+        told = ws.plan("p").replan("a")
+        assert told.broken == ("a",) and "what a person changed from then" in str(told)
+        ws.redo()
+    assert (project / "mine").read_text() == "a person's"
+
+
+_BROKEN_OFF = """
+import os, sys, reprieve
+ws = reprieve.open(sys.argv[1])
+with ws.plan("p").step("a"):
+    open(os.path.join(sys.argv[1], "a.txt"), "w").write("a")
+    os._exit(9)
+"""

@@ -14,7 +14,7 @@ from reprieve.files.content import read as read_pieces
 from reprieve.model.actor import matches, parts
 from reprieve.model.entry import DIR, FILE, Entry
 from reprieve.model.plan import Choices, Conflicted, Plan
-from reprieve.model.timeline import MOVES, REDO, REVERT, ROLLBACK, UNDO, TimelineEntry
+from reprieve.model.timeline import MOVES, PART, REDO, REVERT, ROLLBACK, UNDO, TimelineEntry
 from reprieve.model.window import field
 from reprieve.model.window import opens as window_opened
 from reprieve.rollback.chains import Chain, is_persons
@@ -64,7 +64,8 @@ class Moves:
             raise Usage(f"'{actor}' changed nothing since {target.id}", hints=["see who did: reprieve log"])
         is_pushed = any(_PUSHED in path for path, _, _ in differences)
         if not is_pushed and (everything or not (found.has_windows or actor)):
-            return self._plan(ROLLBACK, target, differences, selects, actors=authorship.by_path(found, differences))
+            actors = authorship.by_path(found, differences)
+            return self._plan(ROLLBACK, target, differences, selects, actors=actors, of=PART if only else "")
 
         def is_taken(link: Link) -> bool:
             if everything:
@@ -77,7 +78,8 @@ class Moves:
             return bool(actor) and len(parts(link.actor)) > 1 and matches(link.actor, actor)
 
         decided = self._decide(found.chains(), is_taken, is_doubtful, selects, choices, target.id)
-        return self._decided(ROLLBACK, target.id, target.name or target.label, decided, found, selects)
+        of = PART if only or actor else ""
+        return self._decided(ROLLBACK, target.id, target.name or target.label, decided, found, selects, of=of)
 
     def undo(self, name: str | Step | None, *, tail: bool, choices: Choices) -> Plan:
         """One step out of the middle."""
@@ -243,6 +245,7 @@ class Moves:
         differences: tree.Delta,
         selects: Selects | None,
         actors: Mapping[bytes, str] | None = None,
+        of: str = "",
     ) -> Plan:
         return make_plan(
             kind,
@@ -253,6 +256,7 @@ class Moves:
             actors=actors,
             is_root_user=os.geteuid() == 0,
             hash_of=native.sha256,
+            of=of,
         )
 
     def _without_forgotten(self, differences: Sequence[tuple[bytes, Entry | None, Entry | None]]) -> tree.Delta:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from reprieve.errors import StoreCorrupted
 from reprieve.files.processes import is_alive
 from reprieve.model.quickjson import dumps, loads
-from reprieve.model.timeline import CHECKPOINT, MOVES, REDO, ROLLBACK, UNDO, TimelineEntry
+from reprieve.model.timeline import CHECKPOINT, MOVES, PART, REDO, ROLLBACK, UNDO, TimelineEntry
 from reprieve.model.value import Value
 from reprieve.model.window import Standing, Window, closes, field, opens, standing
 
@@ -111,6 +111,14 @@ def unfinished(timeline: Timeline) -> list[PlanStep]:
     return sorted(found, key=lambda step: step.opened.seq)
 
 
+class _Move(Value):
+    """Something that moved the files: where it went back to, and the entry that ended what it took back."""
+
+    entry: TimelineEntry
+    target: TimelineEntry | None
+    of: TimelineEntry | None
+
+
 class Story:
     """Reads one run of a plan off the timeline; each time only what is new."""
 
@@ -121,7 +129,7 @@ class Story:
         self._undone: dict[str, str] = {}  # window → operation that took it back ("": there was nothing to move)
         self._kept: set[str] = set()
         self._redone: set[str] = set()
-        self._moves: list[tuple[TimelineEntry, TimelineEntry | None]] = []  # with where each went back to
+        self._moves: list[_Move] = []
         self._now = Standing()
         self._is_finished = False
 
@@ -132,7 +140,8 @@ class Story:
             if entry.kind == REDO:
                 self._redone.add(field(entry.data, "of"))
             elif entry.kind in MOVES:
-                self._moves.append((entry, timeline.get(field(entry.data, "target"))))
+                target, of = timeline.get(field(entry.data, "target")), timeline.get(field(entry.data, "of"))
+                self._moves.append(_Move(entry, target, of))
             elif entry.kind == CHECKPOINT:
                 self._take(entry)
         if self._is_finished:
@@ -170,7 +179,8 @@ class Story:
         if id in self._kept:
             return step.replace(state=ACCEPTED)
         if (id in self._undone and self._undone[id] not in self._redone) or any(
-            move.id not in self._redone and _takes_back(move, target, step) for move, target in self._moves
+            move.entry.id not in self._redone and _takes_back(move, step, is_over=id not in going_on)
+            for move in self._moves
         ):
             return step.replace(state=TAKEN_BACK)
         if step.state == RUNNING and id not in going_on:
@@ -178,13 +188,35 @@ class Story:
         return step
 
 
-def _takes_back(move: TimelineEntry, target: TimelineEntry | None, step: PlanStep) -> bool:
-    """Whether somebody took the whole step back by hand: `undo` of it, or a rollback to before it."""
-    if move.seq < step.opened.seq:
+def _takes_back(move: _Move, step: PlanStep, *, is_over: bool) -> bool:
+    """Whether somebody took the whole step back by hand: `undo` of it or of what it was in, a rollback to before it.
+
+    What it did after that, because it was still at work, is there.
+    """
+    entry, target = move.entry, move.target
+    if not is_over or entry.seq < (step.sealed or step.opened).seq or target is None:
         return False
-    if move.kind == UNDO:
-        return step.sealed is not None and field(move.data, "of") == step.sealed.id
-    return move.kind == ROLLBACK and target is not None and target.seq <= step.opened.seq
+    if entry.kind != UNDO:
+        return is_rollback_beyond(entry, target, step.opened)
+    first, last = opens(target.data), closes(move.of.data) if move.of is not None else ""
+    if any(first in ids for ids in standing(step.opened.data).lineages() if ids[0] == step.window.id):
+        return True
+    # from the first window of a turn to its last: all that the session did in it
+    window = next((w for w in standing(target.data).open if w.id == first), None)
+    if window is None or last in ("", first) or target.seq > step.opened.seq:
+        return False
+    return window.turn == step.window.turn and _session(window) == _session(step.window)
+
+
+def _session(window: Window) -> str:
+    return window.actor.partition("/")[0]
+
+
+def is_rollback_beyond(move: TimelineEntry, target: TimelineEntry | None, opened: TimelineEntry) -> bool:
+    """Whether a move took everything back to that entry or further; not single paths, nor the work of one actor."""
+    if move.kind != ROLLBACK or field(move.data, "of") == PART:
+        return False
+    return target is not None and target.seq <= opened.seq
 
 
 def _list(value: object) -> Iterator[object]:

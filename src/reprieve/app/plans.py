@@ -13,6 +13,7 @@ step and all that stands on it, and says so in words for the planner. What a pla
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -36,6 +37,7 @@ from reprieve.app.plan_story import (
     plan_json,
 )
 from reprieve.app.steps import Step as Undoable
+from reprieve.app.steps import with_inner
 from reprieve.app.workspace import Workspace
 from reprieve.errors import Refused, ReprieveError, Usage
 from reprieve.model.actor import of_session, plain
@@ -53,6 +55,7 @@ class TakenBack(Value):
     steps: tuple[str, ...]
     report: Report
     why: str = ""
+    broken: tuple[str, ...] = ()  # of them: whose process died, so that nobody knows when they ended
 
     @property
     def is_partial(self) -> bool:
@@ -74,6 +77,9 @@ class TakenBack(Value):
             lines.append("there was nothing to move")
         lines += ["Not taken back:", *left] if left else []
         lines += ["Left as it is:", *kept] if kept else []
+        if self.broken and (report.restored or report.deleted):
+            lines.append(f"The process of {', '.join(self.broken)} died: what a person changed from then to the next")
+            lines.append(f"checkpoint can't be told from its work and was taken back too; see {report.redo}")
         return "\n".join(lines)
 
 
@@ -150,7 +156,7 @@ class AgentPlan:
             first = self._known(run, from_step)
             if first.state == ACCEPTED:
                 raise Refused(f"step '{from_step}' was kept; nothing was touched")
-            every = [step for step in (first, *run.dependants(from_step)) if step.state not in (TAKEN_BACK, ACCEPTED)]
+            every = [step for step in (first, *run.dependants(from_step)) if self._is_to_take_back(step)]
             at_work = [step.name for step in every if step.state == RUNNING]
             if at_work:
                 raise Refused(f"step '{at_work[0]}' is still at work; nothing was touched", hints=["let it end first"])
@@ -188,6 +194,18 @@ class AgentPlan:
             raise Usage(f"plan '{self.name}' has no step '{name}'", details=[f"its steps: {known}"])
         return found
 
+    def _is_to_take_back(self, step: PlanStep) -> bool:
+        """Its files may be back by somebody's hand, or an inverse have failed, and its effects still stand."""
+        if step.state != TAKEN_BACK:
+            return step.state != ACCEPTED
+        if not os.path.exists(os.path.join(self._ws.home, "effects.db")):
+            return False
+        from reprieve.app.effects import journal_of
+
+        windows = with_inner(self._ws.timeline, frozenset((step.window.id,)), step.opened.seq)
+        with journal_of(self._ws) as journal:
+            return any(True for _ in journal.effects(windows=tuple(windows), is_open=True))
+
     def _title(self, step: str) -> str:
         return f"{self.name}/{step}"
 
@@ -218,7 +236,8 @@ class AgentPlan:
             report = done
             marks = {"at": UNDONE, "windows": [step.window.id for step in steps], "operation": report.operation}
             self._note(f"took back {whole.name}", marks)
-        return TakenBack(self.name, tuple(step.name for step in steps), report, why)
+        broken = tuple(step.name for step in steps if step.state == BROKEN)
+        return TakenBack(self.name, tuple(step.name for step in steps), report, why, broken)
 
 
 class PlannedStep(Step):

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from reprieve.app.guard import Block, Step, open_step
 from reprieve.app.hook_words import note_for, title
+from reprieve.app.plan_story import is_rollback_beyond
 from reprieve.app.steps import Step as Undoable
 from reprieve.app.threads import open_threads
-from reprieve.errors import BadRef, Conflict, Refused, ReprieveError, Usage
+from reprieve.errors import BadRef, Conflict, Refused, Usage
 from reprieve.model import talk as moments
 from reprieve.model.actor import of_session, plain
 from reprieve.model.plan import Report
 from reprieve.model.thread import MOVE, STATE
-from reprieve.model.timeline import REDO, UNDO
+from reprieve.model.timeline import MOVES, REDO, UNDO
 from reprieve.model.value import Value
 from reprieve.model.window import closes, field
 from reprieve.threads.ids import new_id
@@ -69,6 +70,7 @@ class Conversation:
         self._who = of_session(plain(agent), name)
         self._threads, _ = open_threads(self._ws, Types())
         self._turn: Turn | None = None
+        self._is_moving = False  # an undo or redo was begun, and its end is not recorded
         with self._ws.store.lock(self._ws.id):
             if not self._threads.store.heads(self._thread).get(""):
                 self._put([], {"turn": 0, "base": ""}, parent="")
@@ -163,13 +165,14 @@ class Conversation:
             to, operation = stack[-1]
             before = self._head
 
+            meta = self._meta(to)
+
             def move() -> Report | None:
                 # "": the turn had changed no file. A person may also have brought the files back by hand
-                redone = (field(e.data, "of") for e in self._ws.log(kinds=(REDO,)))
-                return Report("") if not operation or operation in redone else self._ws.redo(of=operation)[1]
+                is_there = not operation or self._is_redone(operation, meta["checkpoint"])
+                return Report("") if is_there else self._ws.redo(of=operation)[1]
 
             report = self._move("redo", to=to, of=operation, files=move)
-            meta = self._meta(to)
             return Turned(meta["turn"], meta["prompt"], tuple(self._beyond(before, to)), report)
 
     @property
@@ -215,6 +218,9 @@ class Conversation:
 
     def _write(self, messages: list[Message], meta: Mapping[str, Any] | None = None) -> None:
         """A state after the head, if that is still where we think it is."""
+        if self._is_moving:  # an undo that was broken off; behind another entry nobody would finish it
+            with self._ws.store.lock(self._ws.id):
+                self._settle()
         with self._threads.store.transaction():
             self._must_be_ours()
             told = meta or {key: value for key, value in self._meta(self._head).items() if key != "starts"}
@@ -261,17 +267,38 @@ class Conversation:
 
     # -- files and messages together
 
+    def _is_redone(self, operation: str, checkpoint: str) -> bool:
+        """Whether somebody brought the files of a turn back by hand. Raises Conflict if they went away again since."""
+        moves = list(self._ws.log(kinds=MOVES))
+        redone = {field(entry.data, "of"): entry for entry in moves if entry.kind == REDO}
+        if operation not in redone:
+            return False
+        opened = self._ws.timeline.get(checkpoint)
+        for entry in moves:
+            if entry.seq < redone[operation].seq or entry.id in redone or opened is None:
+                continue
+            target = self._ws.timeline.get(field(entry.data, "target"))
+            is_undo = entry.kind == UNDO and target is not None and target.id == checkpoint
+            if is_undo or is_rollback_beyond(entry, target, opened):
+                raise Conflict(
+                    "the files of this turn were brought back and taken back again by hand; nothing was moved",
+                    hints=["bring them back first: reprieve redo"],
+                )
+        return True
+
     def _move(self, how: str, *, to: str, of: str, files: Any) -> Report:
         tip = self._ws.timeline.tip()
         intent = {"how": how, "to": to, "of": of, "since": tip.seq if tip is not None else 0}
-        self._say(self._head, {**intent, "is_intent": True})
+        self._is_moving = True
         try:
+            self._say(self._head, {**intent, "is_intent": True})
             report: Report | None = files()
-        except ReprieveError:
-            self._say(self._head, {"how": "nothing"})
+            assert report is not None
+            self._say(to, {**intent, "operation": report.operation})
+        except BaseException:
+            self._settle()  # the timeline says whether the files moved before that
             raise
-        assert report is not None
-        self._say(to, {**intent, "operation": report.operation})
+        self._is_moving = False
         self._head = to
         return report
 
@@ -291,6 +318,7 @@ class Conversation:
         entries = self._threads.store.entries(self._thread, kinds=(MOVE,), after=record.seq - 1) if record else []
         told = loads(entries[-1].body) if entries else {}
         if not told.get("is_intent"):
+            self._is_moving = False
             return
         self._ws.recover()
         kind, name = (UNDO, "target") if told["how"] == "undo" else (REDO, "of")
@@ -298,9 +326,10 @@ class Conversation:
             if entry.kind == kind and told["of"] and field(entry.data, name) == told["of"]:
                 done = {key: told[key] for key in ("how", "to", "of", "since")}
                 self._say(told["to"], {**done, "operation": entry.id})
-                self._head = told["to"]
+                self._head, self._is_moving = told["to"], False
                 return
         self._say(entries[-1].id, {"how": "nothing"})
+        self._is_moving = False
 
     def _undone(self) -> list[tuple[str, str]]:
         """(state to go back to, operation that moved the files) of every turn that can be redone, oldest first."""

@@ -100,7 +100,7 @@ class Plan(Value):
     conflicts: tuple[Conflicted, ...] = ()
     kept: tuple[Kept, ...] = ()
     not_undone: tuple[Gap, ...] = ()
-    of: str = ""  # redo: the operation that it takes back; undo: the step
+    of: str = ""  # redo: the operation that it takes back; undo: the step; rollback: PART if not all since is meant
     dependants: tuple[str, ...] = ()  # undo: ids of later entries that need what it would take back
     contents: tuple[tuple[bytes, bytes], ...] = ()  # (object id, bytes) that merges made; their ids are in the actions
     effects: tuple[EffectAction, ...] = ()  # newest first

@@ -8,6 +8,7 @@ CHECKPOINT, ROLLBACK, UNDO, REVERT, REDO = "checkpoint", "rollback", "undo", "re
 PRUNE, FORGET = "prune", "forget"
 
 MOVES = (ROLLBACK, UNDO, REVERT, REDO)  # kinds that moved the world
+PART = "part"  # what a rollback was of, if only of single paths or of one actor's work
 
 
 class Draft(Value):
