@@ -51,6 +51,13 @@ def test_list_and_show_tell_what_there_is(cli: Cli, ids: list[str]) -> None:
     assert cli("thread", "show", "order-7", ids[2][-8:]).out.startswith(f"State:    {ids[2]}")
 
 
+def test_show_tells_of_no_step_where_a_thread_has_none(cli: Cli, project: Path) -> None:
+    with reprieve.open(project) as ws, reprieve.Conversation(ws, "chat") as chat:
+        chat.append({"role": "user", "content": "hello"})
+    out = cli("thread", "show", "conversation:chat").out
+    assert "conversation" in out and "None" not in out
+
+
 def test_diff_is_deep(cli: Cli, ids: list[str]) -> None:
     found = cli("thread", "diff", "order-7", ids[3], "--json").json["differences"]
     assert {tuple(one["path"]): one["change"] for one in found} == {

@@ -135,7 +135,7 @@ def _show(args: Parsed, out: Terminal, threads: Threads, files: Files | None, wo
     out.answer(thread=views.thread_json(threads, record), states=shown)
     with out.paged():
         for one in shown:
-            words_ = [one["id"], f"step {one['step']}", str(one["source"] or "")]
+            words_ = [one["id"], "" if one["step"] is None else f"step {one['step']}", str(one["source"] or "")]
             words_ += [f"in {humane.safe(one['namespace'])}"] if one["namespace"] else []
             words_ += [
                 f"{name.replace('_', ' ')} {humane.safe(str(one[name]))}" for name in views.ORIGINS if name in one
