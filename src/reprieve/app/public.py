@@ -69,6 +69,7 @@ class Workspace:
     ) -> Report:
         """Move the tree back to a checkpoint (default: the latest). Raises Conflict or Refused untouched.
 
+        `only`: paths relative to `root`, which is above the folder that was opened if that is part of a workspace.
         `effects`: also undo what was done to the world outside of the tree; without it the report names those.
         """
         report = self._inner.rollback(

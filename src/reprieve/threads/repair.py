@@ -26,28 +26,38 @@ def is_complete(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def repair(messages: Iterable[Mapping[str, Any]], *, result: str = INTERRUPTED) -> list[Message]:
-    """The same with a result for every call that has none, and without results that nobody asked for."""
+    """The same with a result for every call that has none, and without results that nobody asked for.
+
+    A result that came late, as when somebody spoke meanwhile, is put where it belongs.
+    """
+    messages, at = list(messages), 0
     out: list[Message] = []
     open_chat: list[str] = []  # ids of calls that wait, by shape
     open_blocks: list[str] = []
     open_items: dict[str, str] = {}  # with the kind of each
 
     def close_chat() -> None:
-        out.extend({"role": "tool", "tool_call_id": id, "content": result} for id in open_chat)
+        out.extend(
+            _late(messages[at:], id) or {"role": "tool", "tool_call_id": id, "content": result} for id in open_chat
+        )
         open_chat.clear()
 
     def close_items() -> None:
-        out.extend({"type": f"{kind}_output", "call_id": id, "output": result} for id, kind in open_items.items())
+        out.extend(
+            _late(messages[at:], id) or {"type": f"{kind}_output", "call_id": id, "output": result}
+            for id, kind in open_items.items()
+        )
         open_items.clear()
 
     def missing_blocks() -> list[Message]:
         made: list[Message] = [
-            {"type": "tool_result", "tool_use_id": id, "content": result, "is_error": True} for id in open_blocks
+            _late(messages[at:], id) or {"type": "tool_result", "tool_use_id": id, "content": result, "is_error": True}
+            for id in open_blocks
         ]
         open_blocks.clear()
         return made
 
-    for given in messages:
+    for at, given in enumerate(messages):  # noqa: B007  the functions above read it
         message = dict(given)
         kind, role = str(message.get("type", "")), message.get("role")
         calls, results = calls_and_results(message)
@@ -90,11 +100,25 @@ def repair(messages: Iterable[Mapping[str, Any]], *, result: str = INTERRUPTED) 
             open_chat += [str(call["id"]) for call in message.get("tool_calls") or () if call.get("id")]
             if isinstance(message.get("content"), list):
                 open_blocks += [str(block["id"]) for block in message["content"] if _is(block, "tool_use")]
+    at = len(messages)
     close_items()
     close_chat()
     if open_blocks:
         out.append({"role": "user", "content": missing_blocks()})
     return out
+
+
+def _late(later: Sequence[Mapping[str, Any]], id: str) -> Message | None:
+    """The result of a call among later messages; what comes after another call of the same id is that one's."""
+    for message in later:
+        calls, results = calls_and_results(message)
+        if id in results:
+            blocks = message.get("content") if message.get("role") == "user" else None
+            found = (b for b in blocks if _is(b, "tool_result") and b.get("tool_use_id") == id) if blocks else ()
+            return dict(next(iter(found), message))
+        if id in calls:
+            return None
+    return None
 
 
 def _is(block: object, kind: str) -> bool:

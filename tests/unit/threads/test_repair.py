@@ -81,3 +81,31 @@ def test_what_is_given_is_not_changed() -> None:
     given = [uses("a"), results("z")]
     repair(given)
     assert given == [uses("a"), results("z")]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([chat("1"), USER, tool("1")], [chat("1"), tool("1"), USER]),
+        (
+            [call("1"), {"type": "message", "role": "assistant", "content": "I call"}, output("1")],
+            [call("1"), output("1"), {"type": "message", "role": "assistant", "content": "I call"}],
+        ),
+        (
+            [uses("1"), USER, results("1")],
+            [uses("1"), {"role": "user", "content": [*results("1")["content"], {"type": "text", "text": "go"}]}],
+        ),
+    ],
+    ids=["chat", "responses", "anthropic"],
+)
+def test_a_result_that_came_late_is_not_called_missing(
+    given: list[dict[str, Any]], expected: list[dict[str, Any]]
+) -> None:
+    """Somebody spoke while the tool ran; a model that is told of no result would call it again."""
+    assert repair(given) == expected and is_complete(expected)
+
+
+@pytest.mark.parametrize("between", [[], [USER]], ids=["at once", "later"])
+def test_a_result_belongs_to_the_newest_call_of_its_id(between: list[dict[str, Any]]) -> None:
+    missing = {"role": "tool", "tool_call_id": "1", "content": INTERRUPTED}
+    assert repair([chat("1"), *between, chat("1"), tool("1")]) == [chat("1"), missing, *between, chat("1"), tool("1")]
