@@ -153,6 +153,24 @@ def test_S02_text_that_gives_orders_does_nothing(server: Any, project: Path) -> 
     assert all((project / f"note{n}.md").read_text() == order for n, order in enumerate(ORDERS))
 
 
+def test_M1_mail_that_no_agent_staged_is_dropped_only_by_a_person(server: Any, project: Path, cli: Cli) -> None:
+    """Also where nobody can tell whose it is, since no agent's hook was ever at work here."""
+    words = ("mail", "stage", "--from", "me@example.org", "--to", "jane@example.org", "--subject", "s", "--body", "b")
+    theirs = cli(*words, "--json").json["effect"]["id"]
+
+    async def scenario(agent: Agent) -> None:
+        os.mkfifo(project / "pipe")
+        letter = {"to": ["jane@example.org"], "subject": "s", "body": "b", "from": "me@example.org"}
+        assert (await agent.fails("mail_stage", **letter, attach=["pipe"]))["code"] == "usage"
+        own = (await agent("mail_stage", **letter))["effect"]["id"]
+        error = await agent.fails("mail_cancel", ids=[own, theirs])
+        assert error["code"] == "refused" and error["approval"]
+        assert len((await agent("mail_pending"))["effects"]) == 2
+        assert (await agent("mail_cancel", ids=[own]))["cancelled"] == 1
+
+    drive(server, scenario)
+
+
 def test_M1_a_rollback_that_was_not_wanted_is_taken_back(server: Any, project: Path, cli: Cli) -> None:
     """Even with a yes that was a mistake nothing is lost: the safety checkpoint has it, and redo brings it back."""
 

@@ -118,7 +118,12 @@ def question(plan: Plan) -> str:
 def _is_agents(action: Action) -> bool:
     if action.kind == THREAD:
         return True  # states are only ever appended to
-    names = [name for actor in action.actor.split(",") for name in parts(actor)]
+    return is_agents(action.actor)
+
+
+def is_agents(actors: str) -> bool:
+    """Whether each of these (several with commas) is known to be a coding agent's session."""
+    names = [name for actor in actors.split(",") for name in parts(actor)]
     return bool(names) and all(
         ":" in name and not name.startswith("run:") and name not in (PERSON, UNKNOWN, REPRIEVE) for name in names
     )

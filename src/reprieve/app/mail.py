@@ -127,12 +127,18 @@ def adopt(
     return mime.adopt(raw, sender=sender, rcpt=rcpt, now_s=ws.clock() / 1e9)
 
 
-def stage(ws: Workspace, letter: Letter, *, by: str = "") -> Outcome:
-    """Hold it until a person releases or cancels it; durable when this returns."""
+def stage(ws: Workspace, letter: Letter, *, by: str = "", agent: str = "") -> Outcome:
+    """Hold it until a person releases or cancels it; durable when this returns.
+
+    `agent`: who stages it, where no window of an agent's says so.
+    """
+    from reprieve.app.agreement import is_agents
     from reprieve.policy.redact import redact
 
     with room_of(ws) as room:
         place = journals.place(ws)
+        if agent and not is_agents(place.actor):
+            place = place.replace(actor=agent)
         charges = _charges(ws.config, letter) if place.run else ()
         return room.stage(letter, by or ws.config.mail_backend, place, subject=redact(letter.subject), charges=charges)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from reprieve.app import agreement, mail, planned
 from reprieve.app.workspace import Workspace
@@ -12,7 +13,7 @@ from reprieve.errors import Usage
 from reprieve.files import native
 from reprieve.mcp import schemas as s
 from reprieve.mcp.tool import Call, Json, Tool, page
-from reprieve.model.actor import PERSON
+from reprieve.model.actor import of_session
 from reprieve.model.effect import HOLDABLE
 
 _LARGEST = 25 << 20  # bytes of an attachment
@@ -31,7 +32,7 @@ def _stage(call: Call) -> Json:
             html=call.maybe("html"),
             attachments=[_attachment(ws, name) for name in call.texts("attach")],
         )
-        outcome = mail.stage(ws, letter)
+        outcome = mail.stage(ws, letter, agent=of_session("mcp", None))
         return {"effect": mail.mail_json(outcome.effect), "problem": outcome.problem or None}
 
 
@@ -43,6 +44,8 @@ def _attachment(ws: Workspace, name: str) -> Attachment:
     except OSError as e:
         raise Usage(f"cannot read '{name}': {e.strerror}") from e
     with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise Usage(f"'{name}' is no file")
         data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:
         raise Usage(f"'{name}' is larger than {_LARGEST >> 20} MiB")
@@ -71,11 +74,11 @@ def _cancel(call: Call) -> Json:
         for effect in chosen:
             if effect.state != "held":
                 room.must_be_held(effect, "it can't be cancelled")
-        theirs = [effect for effect in chosen if effect.actor == PERSON]
+        theirs = [effect for effect in chosen if not agreement.is_agents(effect.actor)]
         if theirs:
             action = "cancel mail: " + "; ".join(map(mail.says, theirs))
             what = " ".join(["cancel", call.desk.secret, *(effect.id for effect in theirs)])
-            agreement.need_yes(ws, room.journal, action, what, cls=HOLDABLE, reason="a person staged it")
+            agreement.need_yes(ws, room.journal, action, what, cls=HOLDABLE, reason="it is not known to be an agent's")
         outcomes: list[Outcome] = []
         mail.cancel(room, chosen, outcomes.append)
         return _told(outcomes, "cancelled", "canceled")
@@ -123,7 +126,7 @@ TOOLS = (
     ),
     Tool(
         "mail_cancel", "Drop held messages",
-        "Drop messages that are held: they never leave. One that a person staged needs a person's yes.",
+        "Drop held messages: they never leave. One that no agent is known to have staged needs a person's yes.",
         _cancel, s.takes(("ids",), ids=_IDS),
         s.gives("effects", "cancelled", effects=s.listed(s.EFFECT), cancelled=s.N),
         destroys=True, reaches=True, has_foreign_text=True,
