@@ -225,12 +225,12 @@ def advance(index: Buffer | None, rows: bytearray, gone: list[bytes], *, tag: by
             sound.add(above)
     if orphans:
         raise Torn(orphans)
-    marked = []
-    for above in losing:
-        row = native.find(new, above)
-        if row >= 0 and native.get(new, row)[1] == DIR:
-            marked.append((above, entry_at(new, row)[1], stat_at(new, row).replace(is_racy=True), 0))
-    return native.merge(new, pack(marked), [], {}, tag) if marked else new
+    marked = [row for above in losing if (row := native.find(new, above)) >= 0 and native.get(new, row)[1] == DIR]
+    for row in marked:
+        new[HEADER.size + row * ROW.size + 7] |= RACY
+    if marked:
+        _seal(new)
+    return new
 
 
 def places(index: Buffer, rows: Buffer) -> list[int]:
@@ -251,7 +251,12 @@ def put_rows(index: bytearray, rows: Buffer, at: Sequence[int]) -> None:
     for row, number in enumerate(at):
         to, of = HEADER.size + number * ROW.size, HEADER.size + row * ROW.size
         index[to + _KIND_AT : to + _EXTRA_AT] = view[of + _KIND_AT : of + _EXTRA_AT]
-    struct.pack_into("<I", index, _CRC_AT, crc32(memoryview(index)[HEADER.size :]))
+    _seal(index)
+
+
+def _seal(tree: bytearray) -> None:
+    """Set the checksum anew after rows were changed in place."""
+    struct.pack_into("<I", tree, _CRC_AT, crc32(memoryview(tree)[HEADER.size :]))
 
 
 def explained(delta: Delta, old: Buffer, new: Buffer) -> Delta:

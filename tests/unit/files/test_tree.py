@@ -37,6 +37,21 @@ def test_rows_set_in_place_give_the_tree_that_a_merge_gives() -> None:
         native.check(index)
 
 
+def test_a_directory_that_loses_a_name_is_marked_and_nothing_else_differs() -> None:
+    """Whether or not the directory itself is among the changed rows; the checksum holds."""
+    folder = Entry(DIR, 0o755, 1, 1, xattrs=((b"user.a", b"b"),))
+    items = [*sample(5), (b"e", folder, tree.NO_STAT, 0), (b"e/x", Entry(FILE, 0o600, 1, 1), tree.NO_STAT, 0)]
+    index = native.merge(None, tree.pack(items), [], {}, TAG)
+    gone = [b"d/f1", b"d/l2", b"e/x"]
+    stat = tree.NO_STAT.replace(is_racy=True)
+    marks = [(path, entry, stat, 0) for path, entry, _, _ in items if path in (b"d", b"e")]
+    wanted = native.merge(index, tree.pack(marks), gone, {}, TAG)
+    for changed in ([], [(b"d", Entry(DIR, 0o755, 1, 1), tree.NO_STAT, 0)]):
+        after = tree.advance(index, tree.pack(changed), gone, tag=TAG)
+        native.check(after)
+        assert after == wanted
+
+
 def test_rows_that_do_not_fit_have_no_places() -> None:
     """A new path, another kind, something with a part of variable length, there or here."""
     index = native.merge(None, tree.pack(sample(5)), [], {}, TAG)
