@@ -549,9 +549,9 @@ class _Work:
 
 def _has_logs(packed: Buffer) -> bool:
     """Whether a database's log may be among the names: most trees have none, and need no closer look."""
-    names = packed.tobytes() if isinstance(packed, memoryview) else packed
     first = tree.HEADER.size + tree.count(packed) * _ROW
-    return any(names.find(suffix, first) >= 0 for suffix in _LOGS)
+    names = bytes(memoryview(packed)[first:])  # the rows need not be copied: they are most of it
+    return any(suffix in names for suffix in _LOGS)
 
 
 def _gaps_of(index: Buffer) -> list[tuple[bytes, str]]:
