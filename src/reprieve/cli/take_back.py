@@ -162,11 +162,12 @@ def _actions(actions: Sequence[Action], out: Terminal, *, whole: str) -> None:
     git = [action for action in actions if action.kind == GIT]
     listed = [action for action in actions if not _is_only_times(action) and action.kind != GIT]
     shown = listed[:SHOWN] if out.is_terminal else listed
+    marks = {verb: out.styled(*mark) for verb, mark in _MARKS.items()}  # asked once whether there is colour
+    other = out.styled("~", "yellow")
     for action in shown:
-        mark, style = _MARKS.get(action.verb, ("~", "yellow"))
         by = "" if action.actor in ("", UNKNOWN) else f", by {humane.safe(said(action.actor))}"
         reason = f"  ({humane.safe(action.reason)}{by})" if action.reason else ""
-        out.line(f"  {out.styled(mark, style)} {action.verb:9} {humane.path(action.path)}{reason}")
+        out.line(f"  {marks.get(action.verb, other)} {action.verb:9} {humane.path(action.path)}{reason}")
     if len(shown) < len(listed):
         out.line(f"  … and {len(listed) - len(shown):,} more; all of them: {whole}")
     _repositories(git, out)
