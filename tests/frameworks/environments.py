@@ -63,7 +63,9 @@ def inside(python: Path, tests: Path, *options: str) -> tuple[list[str], dict[st
 
 
 def _uv(*args: str) -> None:
-    environ = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"} | {"UV_HTTP_TIMEOUT": "180"}
+    """By the machine's certificates, as pip: uv's own list knows of no company's."""
+    own = {"UV_HTTP_TIMEOUT": "180", "UV_SYSTEM_CERTS": "true"}
+    environ = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"} | own
     done = subprocess.run(
         [find_uv_bin(), *args], cwd=REPOSITORY, env=environ, capture_output=True, text=True, check=False
     )

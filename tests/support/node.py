@@ -42,6 +42,8 @@ def _install() -> str:
         "--no-package-lock",
         "--no-audit",
         "--no-fund",
+        "--fetch-timeout=60000",  # of a connection that says nothing any more; npm itself waits for five minutes
+        "--fetch-retries=4",
         "--prefix",
         str(PLACE),
         *PINS,
