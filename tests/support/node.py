@@ -43,10 +43,12 @@ def _install() -> str:
         "--no-audit",
         "--no-fund",
         "--fetch-timeout=60000",  # of a connection that says nothing any more; npm itself waits for five minutes
-        "--fetch-retries=4",
-        "--prefix",
-        str(PLACE),
         *PINS,
     ]
-    done = subprocess.run(command, cwd=PLACE, capture_output=True, text=True, check=False, timeout=500)
+    # With a file of its own npm installs here without --prefix, which would hide the machine's settings from it
+    (PLACE / "package.json").write_text('{"private": true}\n')
+    try:
+        done = subprocess.run(command, cwd=PLACE, capture_output=True, text=True, check=False, timeout=300)
+    except subprocess.TimeoutExpired:
+        return f"npm did not install {' '.join(PINS)} within five minutes"
     return "" if done.returncode == 0 else f"npm could not install {' '.join(PINS)}: {done.stderr[-500:]}"
