@@ -98,7 +98,7 @@ def test_an_unknown_command_is_refused_with_the_nearest_name() -> None:
     assert error.hints[0] == "did you mean 'rollback'?"
 
 
-@pytest.mark.parametrize("word", ["mcp", "tui", "web"])
+@pytest.mark.parametrize("word", ["tui", "web"])
 def test_commands_of_later_versions_are_plainly_not_commands(word: str) -> None:
     assert refuse(word).message == f"'{word}' is not a command"
 
