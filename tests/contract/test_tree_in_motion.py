@@ -7,6 +7,9 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -270,3 +273,63 @@ def test_F27_open_and_mapped_files_keep_what_they_had(cli: Cli, project: Path) -
         view[:4] = b"late"
         view.flush()
         assert (project / "data.bin").read_bytes() == good
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder in a file system in memory: nothing is ever written back there, so a mapped page stays writable."""
+    if not any(line.split()[1:3] == ["/dev/shm", "tmpfs"] for line in Path("/proc/mounts").read_text().splitlines()):
+        pytest.skip("no file system in memory at /dev/shm")
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def mapped(path: Path) -> mmap.mmap:
+    with path.open("r+b") as file:
+        return mmap.mmap(file.fileno(), 0)
+
+
+def write_unseen(path: Path, view: mmap.mmap, data: bytes) -> None:
+    before = path.stat()
+    view[: len(data)] = data
+    after = path.stat()
+    assert (after.st_mtime_ns, after.st_ctime_ns) == (before.st_mtime_ns, before.st_ctime_ns), "it showed"
+
+
+@pytest.mark.parametrize("size", [4096, 3 << 20], ids=["small", "large"])
+def test_F27_what_a_mapping_writes_without_moving_the_times_is_captured(cli: Cli, memory: Path, size: int) -> None:
+    """Only the first write through a mapping moves a file's times: each later one is found all the same."""
+    path = memory / "mapped"
+    path.write_bytes(b"o" * size)
+    time.sleep(0.1)  # so that its times are trusted
+    checkpoint(cli, "one", cwd=memory)
+    with mapped(path) as view:
+        view[:6] = b"FIRST!"
+        time.sleep(0.1)
+        checkpoint(cli, cwd=memory)
+        write_unseen(path, view, b"SECOND")
+        second = checkpoint(cli, cwd=memory)
+        write_unseen(path, view, b"THIRD!")
+        rollback(cli, "one", cwd=memory)
+        assert path.read_bytes() == b"o" * size
+        cli("redo", cwd=memory)
+        assert path.read_bytes()[:6] == b"THIRD!"
+    rollback(cli, second, cwd=memory)
+    assert path.read_bytes()[:6] == b"SECOND"
+
+
+def test_F27_a_mapped_file_is_returned_if_it_is_not_what_was_kept(cli: Cli, memory: Path) -> None:
+    """A page that was read before it is written shows nothing at all there: it is seen when the file has been moved."""
+    path = memory / "mapped"
+    path.write_bytes(b"one---")
+    checkpoint(cli, "one", cwd=memory)
+    path.write_bytes(b"two---")
+    time.sleep(0.1)
+    checkpoint(cli, cwd=memory)
+    with mapped(path) as view:
+        assert view[:] == b"two---"
+        write_unseen(path, view, b"PERSON")
+        result = cli("rollback", "one", "--yes", cwd=memory, check=False)
+        assert "still being written by a program; left as it is" in result.out + result.err, result
+        assert path.read_bytes() == b"PERSON"

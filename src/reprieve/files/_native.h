@@ -187,6 +187,7 @@ typedef struct {
 } parent_t;
 
 int openat_again(int dir, const char *name, int flags, mode_t mode);
+int writer_of(int fd); /* 1: somebody has it open or mapped for writing, 0: nobody, -1: it cannot be told */
 int open_path(int root, const uint8_t *path, size_t len, int flags, mode_t mode);
 int open_parent(parent_t *c, const uint8_t *path, size_t len);
 int rename_with(int from, const char *old, int to, const char *new, unsigned flags);

@@ -67,6 +67,8 @@ static void read_one(read_t *r, part_t *p, int dir, const char *name)
         p->error = errno == ELOOP || errno == ENXIO ? ESTALE : errno == ENOTDIR ? ENOENT : errno;
         return;
     }
+    /* A file that is mapped may be written without its times showing it, once they have shown the first time. */
+    bool is_written = writer_of(fd) > 0;
     for (int tries = 0; tries < 3;) {
         if (fstat(fd, &before)) {
             p->error = errno;
@@ -122,9 +124,9 @@ static void read_one(read_t *r, part_t *p, int dir, const char *name)
             nanosleep(&pause, NULL);
             continue;
         }
-        if (row->mtime_s != after.MTIM.tv_sec || row->mtime_ns != (uint32_t)after.MTIM.tv_nsec ||
+        if (is_written || row->mtime_s != after.MTIM.tv_sec || row->mtime_ns != (uint32_t)after.MTIM.tv_nsec ||
             row->ctime_s != after.CTIM.tv_sec || row->ctime_ns != (uint32_t)after.CTIM.tv_nsec)
-            row->flags |= RACY; /* written since the scan, so younger than its floor */
+            row->flags |= RACY; /* or written since the scan, so younger than its floor */
         fill_row(row, &after);
         memcpy(row->content, digest, 32);
         row->flags &= (uint8_t)~(NEEDS | CHUNKED);

@@ -1,6 +1,7 @@
 /* Who has files open for writing: asked by a lease that is held for an instant. */
 #include "_native.h"
 
+#include <signal.h>
 #include <stdio.h>
 
 /* A descriptor to read; -1: nothing is there that could be written, -2: it cannot be told. A pipe or a device is never
@@ -28,13 +29,16 @@ static int open_regular(parent_t *dir, const uint8_t *path, size_t len)
 #endif
 }
 
-static bool has_writer(int fd)
+int writer_of(int fd)
 {
 #ifdef F_SETLEASE
-    return fcntl(fd, F_SETLEASE, F_RDLCK) || fcntl(fd, F_SETLEASE, F_UNLCK);
+    /* whoever opens it in this instant waits, and we are told by a signal: one that does nothing by default */
+    if (!fcntl(fd, F_SETSIG, SIGURG) && !fcntl(fd, F_SETLEASE, F_RDLCK))
+        return fcntl(fd, F_SETLEASE, F_UNLCK) ? -1 : 0;
+    return errno == EAGAIN ? 1 : -1;
 #else
     (void)fd;
-    return true;
+    return -1;
 #endif
 }
 
@@ -74,7 +78,7 @@ PyObject *py_writers(PyObject *module, PyObject *args)
         Py_BEGIN_ALLOW_THREADS
         for (size_t i = 0; i < n; i++)
             if (fds[i] >= 0) {
-                bool is_written = has_writer(fds[i]);
+                bool is_written = writer_of(fds[i]) != 0;
                 close(fds[i]);
                 fds[i] = is_written ? -2 : -1;
             }

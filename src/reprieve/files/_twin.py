@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from reprieve.files._twin_dirs import finish_dirs, make_dirs, unlink_many
 from reprieve.files._twin_entries import entries, fill_stats, pack
 from reprieve.files._twin_moves import look_at, move_many, with_xattrs
-from reprieve.files._twin_open import Parents, birth, open_beneath, rename2, stat_many, syncfs, writers
+from reprieve.files._twin_open import Parents, birth, open_beneath, rename2, stat_many, syncfs, writer_of, writers
 from reprieve.files._twin_scan import scan, set_stat
 from reprieve.files._twin_tree import (
     CHUNKED,
@@ -143,6 +143,7 @@ def _read_one(parents: Parents, row: Row, max_file: int) -> tuple[bytes, bool]:
     try:
         tries = 0
         last: tuple[os.stat_result, bytes] | None = None
+        is_written = writer_of(fd) is True  # mapped, its times need not show the next write
         while tries < 3:
             before = os.fstat(fd)
             if not stat.S_ISREG(before.st_mode):
@@ -167,8 +168,8 @@ def _read_one(parents: Parents, row: Row, max_file: int) -> tuple[bytes, bool]:
                 continue
             times = (row.mtime_s, row.mtime_ns, row.ctime_s, row.ctime_ns)
             set_stat(row, after)
-            if times != (row.mtime_s, row.mtime_ns, row.ctime_s, row.ctime_ns):
-                row.flags |= RACY  # written since the scan, so younger than its floor
+            if is_written or times != (row.mtime_s, row.mtime_ns, row.ctime_s, row.ctime_ns):
+                row.flags |= RACY  # or written since the scan, so younger than its floor
             row.content = digest
             row.flags &= ~(NEEDS | CHUNKED)
             return content, _has_xattrs(fd)

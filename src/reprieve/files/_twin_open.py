@@ -154,7 +154,7 @@ def writers(root_fd: int, paths: Iterable[bytes], between: Callable[[], object],
     try:
         held += (_open_regular(root_fd, path) for path in paths)
         between()
-        return [fd == -2 or (fd >= 0 and _has_writer(fd)) for fd in held]
+        return [fd == -2 or (fd >= 0 and writer_of(fd) is not False) for fd in held]
     finally:
         for fd in held:
             if fd >= 0:
@@ -179,14 +179,20 @@ def _open_regular(root_fd: int, path: bytes) -> int:
         os.close(at)
 
 
-def _has_writer(fd: int) -> bool:
+def writer_of(fd: int) -> bool | None:
+    """Whether somebody has it open or mapped for writing; None if it cannot be told."""
     import fcntl
+    from signal import SIGURG
 
     try:
+        # whoever opens it in this instant waits, and we are told by a signal: one that does nothing by default
+        fcntl.fcntl(fd, fcntl.F_SETSIG, SIGURG)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except (AttributeError, OSError):
-        return True  # somebody has it; or it is not ours to ask
+    except AttributeError:
+        return None
+    except OSError as e:
+        return True if e.errno == errno.EAGAIN else None
     return False
 
 

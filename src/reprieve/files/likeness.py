@@ -63,12 +63,15 @@ class Likeness:
             return os.readlink(name, dir_fd=fd) == entry.target
         if entry.kind != FILE:
             return True
-        if st.st_size != entry.size:
-            return False
-        try:
-            return content_of(fd, name) == entry.content
-        except Unstable:
-            return False
+        return st.st_size == entry.size and has_bytes(fd, name, entry)
+
+
+def has_bytes(dir_fd: int, name: bytes, entry: Entry) -> bool:
+    """Whether a file holds what the entry says. Raises OSError."""
+    try:
+        return content_of(dir_fd, name) == entry.content
+    except Unstable:
+        return False
 
 
 def content_of(dir_fd: int, name: bytes) -> bytes:

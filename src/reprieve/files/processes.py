@@ -138,3 +138,18 @@ def left_by(run: int) -> tuple[tuple[int, int], ...]:
         if is_ours and (started := born(int(name))):
             found.append((int(name), started))
     return tuple(found)
+
+
+def is_mapped(ino: int) -> bool:
+    """Whether a process has this file mapped so that it can write it; those of other people can't be asked."""
+    wanted = b" %d " % ino
+    for pid in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
+        try:
+            with open(f"/proc/{pid}/maps", "rb") as f:
+                maps = f.read()
+        except OSError:
+            continue  # no process, or not ours to ask
+        # address, rights, offset, device, inode, path
+        if wanted in maps and any(wanted in line and line.split()[1][1::2] == b"ws" for line in maps.splitlines()):
+            return True
+    return False

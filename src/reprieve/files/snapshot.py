@@ -18,6 +18,7 @@ from reprieve.files import live_sqlite, native, told, tree
 from reprieve.files.beneath import Beneath
 from reprieve.files.content import WHOLE, Captured, Unstable, capture, is_sparse
 from reprieve.files.links import group_links
+from reprieve.files.processes import is_mapped
 from reprieve.model.change import EXCLUDED, Gap, classify
 from reprieve.model.entry import BLOCK, CHAR, DIR, FIFO, FILE, SOCKET, SYMLINK, Entry
 from reprieve.model.value import Value
@@ -337,9 +338,12 @@ class _Work:
             self._problem(row, e.errno or 0)
             return None
         try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
+            if not stat.S_ISREG((st := os.fstat(fd)).st_mode):
                 self._problem(row, errno.ESTALE)
                 return None
+            # mapped, it may be written without its times showing it, once they have shown the first time
+            if native.writers(self.root_fd, [path], lambda: None)[0] and is_mapped(st.st_ino):
+                self.rows[tree.HEADER.size + row * _ROW + 7] |= tree.RACY
             got = capture(fd, self.put, prefix=prefix)
             if os.listxattr(fd):
                 self.with_xattrs.append(row)

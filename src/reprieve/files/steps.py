@@ -11,10 +11,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from itertools import groupby
 
 from reprieve.errors import Partial
 from reprieve.files import native, tree
 from reprieve.files.beneath import is_listed
+from reprieve.files.likeness import has_bytes
 from reprieve.files.meta import file_type, set_meta
 from reprieve.model.change import Gap
 from reprieve.model.entry import DIR, Entry
@@ -32,6 +34,7 @@ _NOREPLACE, _EXCHANGE = 1, 2
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _CODES = {"swap": 0, "trash": 1, "new": 2}  # as native.move_many wants them
 _NOTHING = (0, 0, -1, 0, 0, 0, -1)
+_AT_ONCE = 32  # files that are opened at the same time
 _CHANGED = "changed by someone else while the rollback ran"
 
 
@@ -206,14 +209,16 @@ class Steps:
         """A program may hold a replaced file open and write on: such a file goes back to its place and is named."""
         if self.recover:
             return
-        for stage, name, path in self._trash:
+        for (stage, name, path), is_open in zip(self._trash, self._still_open(), strict=True):
             from_fd, last_name = stage.spot(name)
             st = os.stat(last_name, dir_fd=from_fd, follow_symlinks=False)
             row = native.find(self.index, path)
             if row < 0 or not stat.S_ISREG(st.st_mode):
                 continue
             _, entry = tree.entry_at(self.index, row)
-            if (st.st_size, st.st_mtime_ns) == (entry.size, entry.mtime_s * 1_000_000_000 + entry.mtime_ns):
+            is_same = (st.st_size, st.st_mtime_ns) == (entry.size, entry.mtime_s * 1_000_000_000 + entry.mtime_ns)
+            # what is written through a mapping does not always move the times
+            if is_same and not (is_open and not has_bytes(from_fd, last_name, entry)):
                 continue
             try:
                 fd, last = self.doors.parent(path)
@@ -228,6 +233,15 @@ class Steps:
                 native.rename2(from_fd, last_name, fd, last, _EXCHANGE)
             self.done.discard(path)
             self.conflicts.append(Conflicted(path, "still being written by a program; left as it is"))
+
+    def _still_open(self) -> list[bool]:
+        """For each file in the trash, whether somebody has it open or mapped for writing, or that can't be told."""
+        found: list[bool] = []
+        for stage, items in groupby(self._trash, key=lambda item: item[0]):
+            names = [name for _, name, _ in items]
+            for at in range(0, len(names), _AT_ONCE):
+                found += native.writers(stage.fd, names[at : at + _AT_ONCE], lambda: None)
+        return found
 
     def take_back(self, moves: tree.Delta, error: OSError, clean_up: Callable[[], None]) -> None:
         """Undo the steps made so far, newest first. Raises Partial if that fails as well."""

@@ -81,7 +81,6 @@ class Server:
         _signal.set_wakeup_fd(self._awake)
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
         _signal.signal(_signal.SIGTERM, self._end)
-        _signal.signal(_signal.SIGIO, _signal.SIG_IGN)  # somebody opens a file while we have a lease on it
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         os.umask(0o177)
         temporary = f"tmp/helper.{os.getpid()}"
@@ -183,7 +182,7 @@ class Server:
     def _let_go(self) -> None:
         """In the fork: nothing of the server's stays, above all not its lock and the connections of others."""
         _signal.set_wakeup_fd(-1)
-        for number in (_signal.SIGCHLD, _signal.SIGTERM, _signal.SIGIO):
+        for number in (_signal.SIGCHLD, _signal.SIGTERM):
             _signal.signal(number, _signal.SIG_DFL)
         for fd in (LOCK_FD, self.home, self.wake, self._awake):
             os.close(fd)
