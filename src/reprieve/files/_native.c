@@ -61,6 +61,8 @@ static PyMethodDef methods[] = {
     {"read_rows", KEYWORDS(py_read_rows)},
     {"merge", KEYWORDS(py_merge)},
     {"find", py_find, METH_VARARGS, NULL},
+    {"orphans", py_orphans, METH_VARARGS, NULL},
+    {"totals", py_totals, METH_VARARGS, NULL},
     {"rows_with", py_rows_with, METH_VARARGS, NULL},
     {"get", py_get, METH_VARARGS, NULL},
     {"entries", py_entries, METH_VARARGS, NULL},

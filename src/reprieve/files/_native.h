@@ -240,6 +240,8 @@ PyObject *py_read_rows(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *py_merge(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *py_open_beneath(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *py_find(PyObject *module, PyObject *args);
+PyObject *py_orphans(PyObject *module, PyObject *args);
+PyObject *py_totals(PyObject *module, PyObject *args);
 PyObject *py_rows_with(PyObject *module, PyObject *args);
 PyObject *py_get(PyObject *module, PyObject *args);
 PyObject *py_entries(PyObject *module, PyObject *args);

@@ -61,6 +61,12 @@ def merge(
 def find(tree: Buffer | None, path: bytes, /) -> int:
     """Row of a path, -1 if there is none."""
 
+def orphans(tree: Buffer | None, rows: Buffer, /) -> list[bytes]:
+    """Paths of `rows` whose directory is not one in `tree`; the root counts as in itself."""
+
+def totals(tree: Buffer, /) -> tuple[int, int]:
+    """(names that are no directories, bytes of all files)."""
+
 def rows_with(tree: Buffer, flags: int, kinds: bytes = b"", linked: bool = False, /) -> bytes:
     """Numbers (32 bits each, rising) of the rows with one of these flags or kinds.
 

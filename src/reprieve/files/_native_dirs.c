@@ -68,7 +68,8 @@ static int finish_one(parent_t *parent, const uint8_t *path, size_t len, mode_t 
         error = errno;
     else if (((uid != (uid_t)-1 && uid != st.st_uid) || (gid != (gid_t)-1 && gid != st.st_gid)) && fchown(fd, uid, gid))
         error = errno;
-    else if (((st.st_mode & 07777) != mode && fchmod(fd, mode)) || futimens(fd, times) || fstat(fd, &st))
+    else if (((st.st_mode & 07777) != mode && fchmod(fd, mode)) ||
+             ((st.MTIM.tv_sec != mtime.tv_sec || st.MTIM.tv_nsec != mtime.tv_nsec) && futimens(fd, times)) || fstat(fd, &st))
         error = errno;
     else if ((st.st_mode & 07777) != mode)
         error = EPERM;

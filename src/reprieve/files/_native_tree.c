@@ -342,13 +342,31 @@ PyObject *py_merge(PyObject *module, PyObject *args, PyObject *kwargs)
     return out;
 }
 
+/* Row of `path`, or -1; the rows need not have been checked, as they are for find_between. */
+static Py_ssize_t find_row(const tree_t *t, const uint8_t *path, size_t len, const char **fault)
+{
+    uint64_t lo = 0, hi = t->count;
+    while (lo < hi) {
+        uint64_t mid = lo + (hi - lo) / 2;
+        if ((*fault = row_fault(t, mid)))
+            break;
+        int c = path_cmp(row_path(t, mid), t->rows[mid].path_len, path, len);
+        if (c == 0)
+            return (Py_ssize_t)mid;
+        if (c < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return -1;
+}
+
 PyObject *py_find(PyObject *module, PyObject *args)
 {
     PyObject *obj;
     Py_buffer view, path;
     tree_t t;
     const char *fault = NULL;
-    Py_ssize_t found = -1;
     (void)module;
     if (!PyArg_ParseTuple(args, "Oy*", &obj, &path))
         return NULL;
@@ -356,22 +374,68 @@ PyObject *py_find(PyObject *module, PyObject *args)
         PyBuffer_Release(&path);
         return NULL;
     }
-    uint64_t lo = 0, hi = t.count;
-    while (lo < hi && found < 0 && !fault) { /* not find_between: these rows have not been checked */
-        uint64_t mid = lo + (hi - lo) / 2;
-        if ((fault = row_fault(&t, mid)))
-            break;
-        int c = path_cmp(row_path(&t, mid), t.rows[mid].path_len, path.buf, (size_t)path.len);
-        if (c == 0)
-            found = (Py_ssize_t)mid;
-        else if (c < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
+    Py_ssize_t found = find_row(&t, path.buf, (size_t)path.len, &fault);
     PyBuffer_Release(&view);
     PyBuffer_Release(&path);
     return fault ? raise_fault(fault) : PyLong_FromSsize_t(found);
+}
+
+PyObject *py_orphans(PyObject *module, PyObject *args)
+{
+    PyObject *obj, *some, *out = NULL;
+    Py_buffer view, rows_view;
+    tree_t t, rows;
+    const char *fault = NULL;
+    const uint8_t *last = NULL; /* the directory that was found last: neighbours share it */
+    size_t last_len = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO", &obj, &some) || !load(obj, &view, &t, false, false))
+        return NULL;
+    if (load(some, &rows_view, &rows, false, false)) {
+        out = PyList_New(0);
+        for (uint64_t i = 0; out && !fault && i < rows.count; i++) {
+            if ((fault = row_fault(&rows, i)))
+                break;
+            const uint8_t *path = row_path(&rows, i);
+            size_t len = parent_len(path, rows.rows[i].path_len);
+            if (last && len == last_len && !memcmp(path, last, len))
+                continue;
+            Py_ssize_t at = find_row(&t, path, len, &fault);
+            if (at >= 0 && t.rows[at].kind == 'd') {
+                last = path;
+                last_len = len;
+            } else if (!fault) {
+                PyObject *orphan = PyBytes_FromStringAndSize((const char *)path, rows.rows[i].path_len);
+                if (!orphan || PyList_Append(out, orphan) < 0)
+                    Py_CLEAR(out);
+                Py_XDECREF(orphan);
+            }
+        }
+        PyBuffer_Release(&rows_view);
+    }
+    PyBuffer_Release(&view);
+    if (fault) {
+        Py_CLEAR(out);
+        return raise_fault(fault);
+    }
+    return out;
+}
+
+PyObject *py_totals(PyObject *module, PyObject *args)
+{
+    PyObject *obj;
+    Py_buffer view;
+    tree_t t;
+    unsigned long long names = 0, bytes = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O", &obj) || !load(obj, &view, &t, false, false))
+        return NULL;
+    for (uint64_t i = 0; i < t.count; i++) {
+        names += t.rows[i].kind != 'd';
+        bytes += t.rows[i].kind == 'f' ? t.rows[i].size : 0;
+    }
+    PyBuffer_Release(&view);
+    return Py_BuildValue("KK", names, bytes);
 }
 
 PyObject *py_rows_with(PyObject *module, PyObject *args)

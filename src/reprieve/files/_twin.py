@@ -31,7 +31,9 @@ from reprieve.files._twin_tree import (
     get,
     is_clean,
     merge,
+    orphans,
     rows_with,
+    totals,
 )
 
 TYPE_CHECKING = False
@@ -56,6 +58,7 @@ __all__ = [
     "merge",
     "move_many",
     "open_beneath",
+    "orphans",
     "pack",
     "read_rows",
     "rename2",
@@ -64,6 +67,7 @@ __all__ = [
     "sha256",
     "stat_many",
     "syncfs",
+    "totals",
     "trim",
     "unlink_many",
     "with_xattrs",

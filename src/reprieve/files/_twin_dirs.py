@@ -58,7 +58,9 @@ def _finish(parents: Parents, path: bytes, mode: int, uid: int, gid: int, mtime_
             if (uid != -1 and uid != st.st_uid) or (gid != -1 and gid != st.st_gid):
                 os.fchown(fd, uid, gid)
             os.fchmod(fd, mode & 0o7777)
-            os.utime(fd, ns=(st.st_atime_ns, mtime_s * 1_000_000_000 + mtime_ns))
+            wanted_ns = mtime_s * 1_000_000_000 + mtime_ns
+            if st.st_mtime_ns != wanted_ns:
+                os.utime(fd, ns=(st.st_atime_ns, wanted_ns))
             return 0 if stat.S_IMODE(os.fstat(fd).st_mode) == mode & 0o7777 else errno.EPERM
         finally:
             os.close(fd)

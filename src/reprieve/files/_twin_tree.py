@@ -247,6 +247,25 @@ def find(tree: Buffer | None, path: bytes, /) -> int:
     return -1
 
 
+def orphans(tree: Buffer | None, rows: Buffer, /) -> list[bytes]:
+    opened, some = Tree(tree), Tree(rows)
+    paths = [some[at].path for at in range(some.count)]
+    sound: dict[bytes, bool] = {}
+    for above in map(parent, paths):
+        if above not in sound:
+            at = find(tree, above)
+            sound[above] = at >= 0 and opened[at].kind == 100
+    return [path for path in paths if not sound[parent(path)]]
+
+
+def totals(tree: Buffer, /) -> tuple[int, int]:
+    opened = Tree(tree)
+    rows = opened.view[HEADER.size : HEADER.size + opened.count * ROW.size]
+    kinds = bytes(rows[6 :: ROW.size])  # no Python object per row
+    sizes = rows.cast("Q")[3 :: ROW.size // 8]
+    return opened.count - kinds.count(b"d"), sum(size for size, kind in zip(sizes, kinds, strict=True) if kind == 102)
+
+
 def rows_with(tree: Buffer, flags: int, kinds: bytes = b"", linked: bool = False, /) -> bytes:
     found = [
         number

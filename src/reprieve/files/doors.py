@@ -74,15 +74,33 @@ class Doors:
 
     def settle(self, wanted: Mapping[bytes, Entry | None], leave: frozenset[bytes] | set[bytes] = frozenset()) -> None:
         """Directories in which names changed get what is `wanted` of them, or else what they had."""
+        due: list[tuple[bytes, Entry]] = []
         for path in sorted(self.touched - leave, key=tree.sort_key, reverse=True):
             entry = wanted[path] if path in wanted else tree.lookup(self.index, path)
-            if entry is None or entry.kind != DIR or entry.gap:
-                continue
-            st = self.beneath.lstat(path)
-            if st is None or not stat.S_ISDIR(st.st_mode):
-                continue
-            fd = self.beneath.dir(path)
-            if path in wanted or stat.S_IMODE(st.st_mode) != entry.mode:
-                reasons: list[str] = []
-                set_open(fd, entry, lost=reasons)
-            set_times(fd, entry)
+            if entry is not None and entry.kind == DIR and not entry.gap:
+                due.append((path, entry))
+        done = self._settle_open_ones(due, wanted)
+        for path, entry in due:
+            if path not in done:
+                self._settle(path, entry, is_wanted=path in wanted)
+
+    def _settle_open_ones(self, due: list[tuple[bytes, Entry]], wanted: Mapping[bytes, Entry | None]) -> set[bytes]:
+        """Those that stay open for us, many at once; which ones. Where one was not to be had, it is as it was."""
+        # One that its owner may not enter is closed after all below it, which the others need not wait for.
+        items = [
+            (path, e.mode, *((e.uid, e.gid) if path in wanted else (-1, -1)), e.mtime_s, e.mtime_ns)
+            for path, e in due
+            if path and not e.xattrs and e.mode & 0o700 == 0o700
+        ]
+        codes = native.finish_dirs(self.beneath.root_fd, items)
+        return {item[0] for item, code in zip(items, codes, strict=True) if not code}
+
+    def _settle(self, path: bytes, entry: Entry, *, is_wanted: bool) -> None:
+        st = self.beneath.lstat(path)
+        if st is None or not stat.S_ISDIR(st.st_mode):
+            return
+        fd = self.beneath.dir(path)
+        if is_wanted or stat.S_IMODE(st.st_mode) != entry.mode:
+            reasons: list[str] = []
+            set_open(fd, entry, lost=reasons)
+        set_times(fd, entry)

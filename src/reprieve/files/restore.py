@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+_FEW = 8  # moves for which a thread costs more than it saves
 _MANY = 500  # moves from which on it pays to do two things at once
 
 
@@ -245,10 +246,14 @@ class Restore:
 
     def settle(self, meanwhile: Callable[[], T]) -> T:
         """Final directory modes and times, staging removed, everything on disk; `meanwhile` may read the tree."""
-        self._steps.return_late_writes()
-        for stage in self.stages.values():
-            stage.start_clearing()
+        # What was written is most of what there is to sync, and on its way while the rest is done.
+        ahead = Behind(in_thread=True)
+        if _FEW < len(self.moves) < _MANY:
+            ahead.start(self._sync, lambda _: None)
         try:
+            self._steps.return_late_writes()
+            for stage in self.stages.values():
+                stage.start_clearing()
             folders = []
             for i in range(len(self.moves) - 1, -1, -1):
                 path, _, after = self.moves[i]
@@ -263,7 +268,10 @@ class Restore:
                 verify_times(self.beneath, self.moves, self.done)
                 result = meanwhile()
         finally:
-            self._clear_stages()
+            try:
+                self._clear_stages()
+            finally:
+                ahead.wait()
         self.lost.extend(Gap(self.moves[i][0], s) for stage in self.stages.values() for i, s in stage.losses())
         self._doors.settle(wanted)
         if len(self.moves) < _MANY:

@@ -45,6 +45,7 @@ _KINDS = {
     stat.S_IFCHR: CHAR,
     stat.S_IFBLK: BLOCK,
 }
+_AT_A_TIME = 1024  # rows; bounds memory
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOGS = (b"-wal", b"-journal")
 _MOVED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)  # what was seen is no longer there
@@ -455,11 +456,11 @@ class _Work:
         index = tree.advance(self.last, rows, self.gone, tag=tag)
         gaps = tuple(Gap(path, reason) for path, reason in _gaps_of(index))
         if self.last is None:
-            files, size = tree.totals(index)
+            files, size = native.totals(index)
             delta = tree.encode_delta(tree.pack([]), tree.without_stat(index))
             return Snapshot(index, delta, None, tree.count(index) - 1, files, size, gaps, True)  # without the root
         changes = self._changes(rows, index)
-        files, size = tree.totals(index) if changes else (-1, -1)
+        files, size = native.totals(index) if changes else (-1, -1)
         delta = tree.pack_delta(changes) if changes else b""
         is_fresh = self.truth is not None or tree.count(rows) > 0 or bool(self.gone)
         # a directory whose times moved because of what happened in it is in the delta and no change to a person
@@ -471,11 +472,11 @@ class _Work:
             return [change for change in tree.compare(self.truth, index) if change[1] != change[2]]
         assert self.last is not None
         changes: tree.Delta = []
-        for row in range(tree.count(rows)):
-            path, entry = tree.entry_at(rows, row)
-            before = tree.lookup(self.last, path)
-            if before != entry:
-                changes.append((path, before, entry))
+        for first in range(0, tree.count(rows), _AT_A_TIME):
+            for path, entry in native.entries(rows, Entry, first, min(first + _AT_A_TIME, tree.count(rows))):
+                before = tree.lookup(self.last, path)
+                if before != entry:
+                    changes.append((path, before, entry))
         gone = dict.fromkeys(path for path in self.gone if native.find(index, path) < 0)
         changes += [(path, before, None) for path in gone if (before := tree.lookup(self.last, path)) is not None]
         return tree.explained(changes, self.last, index)

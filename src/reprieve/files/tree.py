@@ -6,7 +6,6 @@ The byte layout is docs/format.md's; bulk work on it (scan, merge, diff) is `nat
 from __future__ import annotations
 
 import struct
-from _operator import mul  # `operator` costs the hot path half a millisecond
 from binascii import crc32
 
 from reprieve.files import native
@@ -30,7 +29,6 @@ RACY, CHUNKED, NEEDS, GAP = 1, 2, 4, 8
 _STAT_COLUMNS = ((20, 24), (40, 48), (52, 72))
 _KIND_AT, _CONTENT_AT, _EXTRA_AT = 6, 88, 120
 _CRC_AT = 32  # in the header
-_IS_FILE = bytes(byte == FILE[0] for byte in range(256))
 _ZERO = bytes(32)
 _LARGE, _MANY = 8 << 20, 10_000  # bytes of a tree: 50,000 files; changes
 
@@ -212,18 +210,7 @@ def advance(index: Buffer | None, rows: bytearray, gone: list[bytes], *, tag: by
         else:
             rows[HEADER.size + row * ROW.size + 7] |= RACY
     new = native.merge(index, rows, gone, {}, tag)
-    sound: set[bytes] = set()
-    orphans = []
-    for row in range(count(rows)):
-        path = native.get(rows, row)[0]
-        above = parent(path)
-        if above not in sound:
-            at = native.find(new, above)
-            if at < 0 or native.get(new, at)[1] != DIR:
-                orphans.append(path)
-                continue
-            sound.add(above)
-    if orphans:
+    if orphans := native.orphans(new, rows):
         raise Torn(orphans)
     marked = [row for above in losing if (row := native.find(new, above)) >= 0 and native.get(new, row)[1] == DIR]
     for row in marked:
@@ -288,12 +275,3 @@ def ancestors(path: bytes) -> Iterator[bytes]:
 def describe(kind: bytes) -> str:
     """What to call an entry of this kind."""
     return {FILE: "file", DIR: "directory", SYMLINK: "symlink"}.get(kind, "special file")
-
-
-def totals(index: Buffer) -> tuple[int, int]:
-    """(names that are no directories, bytes of all files) without a Python object per row."""
-    n = count(index)
-    rows = memoryview(index)[HEADER.size : HEADER.size + n * ROW.size]
-    kinds = bytes(rows[6 :: ROW.size])
-    sizes = rows.cast("Q")[3 :: ROW.size // 8]
-    return n - kinds.count(DIR), sum(map(mul, sizes, kinds.translate(_IS_FILE)))

@@ -93,6 +93,26 @@ def test_find_and_get_are_inverse(n: ModuleType, model: Model, other: bytes) -> 
         n.get(tree, -1)
 
 
+@settings(max_examples=100, deadline=None)
+@given(model=MODELS, other=MODELS)
+@pytest.mark.parametrize("n", [_native, _twin], ids=["c", "python"])
+def test_orphans_are_the_rows_whose_directory_is_none_in_the_tree(n: ModuleType, model: Model, other: Model) -> None:
+    tree, rows = pack_model(model), pack_model(other)
+    folders = {path for path in model if n.get(tree, n.find(tree, path))[1] == b"d"}
+    assert sorted(n.orphans(tree, rows)) == sorted(path for path in other if path.rpartition(b"/")[0] not in folders)
+    with pytest.raises(ValueError, match="packed tree"):
+        n.orphans(tree, rows[:-1])
+
+
+@settings(max_examples=100, deadline=None)
+@given(model=MODELS)
+@pytest.mark.parametrize("n", [_native, _twin], ids=["c", "python"])
+def test_totals_count_names_that_are_no_directories_and_the_bytes_of_files(n: ModuleType, model: Model) -> None:
+    tree = pack_model(model)
+    rows = [n.get(tree, row) for row in range(len(model))]
+    assert n.totals(tree) == (sum(r[1] != b"d" for r in rows), sum(r[5] for r in rows if r[1] == b"f"))
+
+
 @pytest.mark.parametrize(
     "column", ["mode", "uid", "gid", "size", "mtime_s", "mtime_ns", "content", "link", "rdev", "extra"]
 )
