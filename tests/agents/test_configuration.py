@@ -268,10 +268,10 @@ def test_a_linked_file_is_changed_where_it_really_is_and_that_is_said(
     assert real.read_text() == '{"theme": 1}\n'
 
 
-def test_a_link_to_nowhere_is_refused(machine: Machine, records: str) -> None:
+def test_a_link_to_nowhere_is_refused(machine: Machine, records: str, tmp_path: Path) -> None:
     path = path_of("cursor", machine)
     path.parent.mkdir()
-    path.symlink_to("/nonexistent/hooks.json")
+    path.symlink_to(tmp_path / "no such folder" / "hooks.json")
     (change,) = protect_plan(["cursor"], "user", machine)
     assert change.problem is not None
 

@@ -67,7 +67,7 @@ def test_nothing_is_recorded_and_nothing_held_while_nothing_changes(cli: Cli, pr
 
 def test_once_ends_after_the_first_change(cli: Cli, project: Path) -> None:
     with watching(project, "--once", "--json", is_ready=False) as watch:
-        wait_until(lambda: "watch began" in cli("log").out if (project.parent / "home").exists() else False, what="it")
+        wait_until(lambda: "watch began" in cli("log", check=False).out, what="it")  # no workspace is there at first
         (project / "a").touch()
         (project / "b").touch()
         assert watch.rest() == 0

@@ -382,7 +382,9 @@ def test_B10_K10_nothing_is_moved_while_a_run_is_active(cli: Cli, desk: Desk, tm
         stdin=subprocess.DEVNULL,
     )
     try:
-        wait_until(lambda: (desk.root / "on").exists(), what="the run to begin")
+        wait_until(
+            lambda: (desk.root / "on").exists() and (desk.root / "on").read_text() == "on\n", what="its beginning"
+        )
         during = fingerprint(desk.root)
         answer = cli(*verb, "--json", check=False)
         assert answer.code == 5 and str(process.pid) in answer.out

@@ -94,9 +94,9 @@ fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
 print("ready", flush=True)
 i = 0
 while True:
-    data = b"".join(b"%011d\\n" % n for n in range(i, i + 100))
-    os.pwrite(fd, data, i * 12)
-    i += 100
+    data = b"".join(b"%015d\\n" % n for n in range(i, i + 256))
+    os.pwrite(fd, data, i * 16)  # a page: what crosses one is seen in part by who looks meanwhile
+    i += 256
     if i >= 200_000:
         os.ftruncate(fd, 0)
         i = 0
@@ -137,7 +137,7 @@ def test_F21_a_file_that_grows_and_shrinks_while_it_is_read(cli: Cli, project: P
         cli("rollback", id)
         lines = busy.read_bytes().split(b"\n")
         assert lines.pop() == b""
-        assert lines == [b"%011d" % n for n in range(len(lines))], "not a state that the file ever had, and not named"
+        assert lines == [b"%015d" % n for n in range(len(lines))], "not a state that the file ever had, and not named"
 
 
 def test_F21_what_is_unstable_is_not_deleted(cli: Cli, project: Path) -> None:
