@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from support import SRC, Cli, Result, age
 from support.helper import BY_HELPER, launched, stop_helper, wait_for_helper
+from support.required import pytest_runtest_makereport  # noqa: F401 - a hook
 from support.summary import pytest_terminal_summary  # noqa: F401 - a hook
 
 # Examples are judged by what they find, not by how busy the machine is
