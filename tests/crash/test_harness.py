@@ -101,6 +101,31 @@ def test_a_stopped_command_goes_on_when_told(toy: ForkServer, tmp_path: Path) ->
     assert (tmp_path / "store" / "objects").exists()
 
 
+def test_what_is_run_in_the_resident_says_what_a_process_of_its_own_says(toy: ForkServer, tmp_path: Path) -> None:
+    """Exit code and output of each command are its own; where it runs and what it is told end with it."""
+    for n, variant in enumerate(("good", "rowfirst")):
+        (tmp_path / variant).mkdir()
+        ran = toy.run_resident(["put", "store", f"{n}"], cwd=tmp_path / variant, env={"TOY": variant})
+        assert (ran.code, ran.out, ran.err) == (0, f"ack {n}\n", ""), ran
+        assert toy.run(["check", "store"], cwd=tmp_path / variant).out == f"{n} whole\n"
+    for blob in (tmp_path / "good" / "store" / "objects").iterdir():
+        blob.write_bytes(b"torn")
+    torn = toy.run_resident(["check", "store"], cwd=tmp_path / "good")
+    assert (torn.code, torn.out) == (1, "0 torn\n")
+    failed = toy.run_resident(["put"], cwd=tmp_path)
+    assert failed.code == 70 and "ValueError" in failed.err and failed.out == ""
+
+
+def test_a_resident_that_dies_or_hangs_is_told_and_has_a_successor(toy: ForkServer, tmp_path: Path) -> None:
+    assert toy.run_resident(["die"]).code == -9
+    assert toy.run_resident(["put", "store", "one"], cwd=tmp_path).code == 0
+    hung = toy.run_resident(["hang"], timeout=0.2)
+    assert hung.timed_out and hung.code == -9
+    assert toy.run_resident(["check", "store"], cwd=tmp_path).out == "one whole\n"
+    toy.dismiss_resident()
+    assert toy.run_resident(["check", "store"], cwd=tmp_path).out == "one whole\n"
+
+
 def test_the_oracle_sees_every_kind_of_difference(tmp_path: Path) -> None:
     """Each field that a restore must bring back makes a difference of its own."""
     root = tmp_path / "tree"

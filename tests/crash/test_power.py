@@ -62,6 +62,7 @@ def cut_at_points(
             tally.unsound.append(
                 "\n  ".join([f"{name}, power cut at call {at} of {total} ({ran.call} {ran.path})", *wrong])
             )
+        server.dismiss_resident()  # nobody may have anything open there
         disk.unmount()
         if stop_after and len(tally.unsound) >= stop_after:
             break

@@ -5,6 +5,10 @@ talks JSON lines with it. Server side (`_serve`): single-threaded, forks per com
 waits, and says what became of it: exit status, what it printed, how many calls were counted, whether and where the
 fault fired.
 
+A fork is cheap to make and dear to use: each page that it touches is copied first, 10 ms of processor time where the
+command itself needs 1 to 4. What only sets a world up or looks at what is left may therefore be asked of one fork that
+stays (`run_resident`); what is struck, and what has to find its way afterwards, is a process of its own.
+
 The numbers come from a page shared with the child, so they are known even when the child was killed in the middle.
 """
 
@@ -20,6 +24,7 @@ import os
 import pkgutil
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -95,6 +100,7 @@ class ForkServer:
     paths: Sequence[str] = ()
     preload: bool = True
     _process: subprocess.Popen[bytes] = field(init=False, repr=False)
+    _resident: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         ours, theirs = os.pipe(), os.pipe()
@@ -134,6 +140,25 @@ class ForkServer:
         """Run a command in a fork and wait for its end. `roots` bound what READ and LOOK faults may strike."""
         pid = self.spawn(argv, cwd=cwd, env=env, fault=fault, roots=roots, plant=plant)
         return self.wait(pid, timeout=timeout)
+
+    def run_resident(
+        self, argv: Sequence[str], *, cwd: Path | str = "/", env: Mapping[str, str] | None = None, timeout: float = 60.0
+    ) -> Ran:
+        """Run a command, without a fault, in the fork that stays; one that dies or takes too long has a successor."""
+        if not self._resident:
+            self._resident = int(self._ask(op="reside")["pid"])
+        answer = self._ask(
+            op="tell", pid=self._resident, argv=list(argv), cwd=str(cwd), env=dict(env or {}), timeout=timeout
+        )
+        if answer.pop("ended"):
+            self._resident = 0
+        return Ran(argv=tuple(argv), seen=0, fired=0, call="", path="", **answer)
+
+    def dismiss_resident(self) -> None:
+        """End the fork that stays, if there is one: the next one knows nothing of what was."""
+        if self._resident:
+            self._ask(op="dismiss", pid=self._resident)
+            self._resident = 0
 
     def spawn(
         self,
@@ -227,6 +252,13 @@ class _Child:
     pidfd: int
 
 
+@dataclass
+class _Resident:
+    to: socket.socket
+    out: int
+    err: int
+
+
 def _serve(entry: str, read_fd: int, write_fd: int) -> None:
     os.set_inheritable(read_fd, False)
     os.set_inheritable(write_fd, False)
@@ -239,7 +271,8 @@ def _serve(entry: str, read_fd: int, write_fd: int) -> None:
     try:
         module, _, name = entry.partition(":")
         main = getattr(importlib.import_module(module), name)
-        _warm(module.partition(".")[0])
+        if "reprieve" in sys.modules:
+            _warm()
         lib = ctypes.CDLL(None) if os.environ.get("LD_PRELOAD") else None
         os.environ.pop("LD_PRELOAD", None)  # programs that the engine starts are not under test
         gc.collect()
@@ -249,6 +282,7 @@ def _serve(entry: str, read_fd: int, write_fd: int) -> None:
         return
     answer(ready=True)
     children: dict[int, _Child] = {}
+    residents: dict[int, _Resident] = {}
     for line in asks:
         request = json.loads(line)
         try:
@@ -260,22 +294,35 @@ def _serve(entry: str, read_fd: int, write_fd: int) -> None:
                 answer(**_wait(request["pid"], children.pop(request["pid"]), request["timeout"]))
             elif request["op"] == "wait_stopped":
                 answer(stopped=_wait_stopped(request["pid"], request["timeout"]))
+            elif request["op"] == "reside":
+                pid, resident = _reside(main)
+                residents[pid] = resident
+                answer(pid=pid)
+            elif request["op"] == "tell":
+                told = _tell(request["pid"], residents[request["pid"]], request)
+                if told["ended"]:
+                    _part(residents.pop(request["pid"]))
+                answer(**told)
+            elif request["op"] == "dismiss":
+                _part(residents.pop(request["pid"]))
+                os.waitpid(request["pid"], 0)
+                answer(dismissed=True)
         except BaseException:
             answer(error=traceback.format_exc())
-    for pid in children:
+    for pid in (*children, *residents):
         os.kill(pid, signal.SIGKILL)
 
 
-def _warm(package: str) -> None:
+def _warm() -> None:
     """Import what commands import late, so that a child's own calls are those of the command alone."""
     late = ["json", "re", "hashlib", "sqlite3", "tomllib", "fnmatch", "secrets", "shutil", "subprocess", "datetime",
             "difflib", "textwrap", "traceback", "threading", "concurrent.futures.thread", "pathspec", "platformdirs",
             "platformdirs.unix", "backports.zstd", "compression.zstd"]  # fmt: skip
-    root = importlib.import_module(package)
-    if hasattr(root, "__path__"):
-        names = [m.name for m in pkgutil.walk_packages(root.__path__, package + ".") if not m.name.endswith("__main__")]
-        # no command imports a framework, and each would make every fork slower
-        late += [name for name in names if not name.startswith(package + ".frameworks.")]
+    root = importlib.import_module("reprieve")
+    names = [m.name for m in pkgutil.walk_packages(root.__path__, "reprieve.") if not m.name.endswith("__main__")]
+    # no command that is struck needs these: with the MCP SDK a server is 87 MB instead of 42, and each fork copies its
+    # page table
+    late += [name for name in names if name.split(".")[1] not in ("frameworks", "mcp", "testing")]
     for name in late:
         try:
             importlib.import_module(name)
@@ -309,6 +356,77 @@ def _spawn(main: Any, lib: Any, request: dict[str, Any]) -> tuple[int, _Child]:
             finally:
                 os._exit(code & 0xFF)
     return pid, _Child(request["argv"], out, err, page, os.pidfd_open(pid))
+
+
+def _reside(main: Any) -> tuple[int, _Resident]:
+    ours, theirs = socket.socketpair()
+    out, err = os.memfd_create("out"), os.memfd_create("err")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ours.close()
+            os.dup2(out, 1)
+            os.dup2(err, 2)
+            _stay(main, theirs)
+        finally:
+            os._exit(0)
+    theirs.close()
+    return pid, _Resident(ours, out, err)
+
+
+def _stay(main: Any, asked: socket.socket) -> None:
+    """Run what is asked for until nobody asks any more."""
+    environ = dict(os.environ)
+    with asked.makefile("rb") as requests:
+        for line in requests:
+            request = json.loads(line)
+            try:
+                os.chdir(request["cwd"])
+                os.environ.update(request["env"])
+                code = int(main(request["argv"]) or 0)
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+            except BaseException:
+                traceback.print_exc()
+                code = 70
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.environ.clear()
+            os.environ.update(environ)
+            os.chdir("/")
+            asked.sendall(b"%d\n" % (code & 0xFF))
+
+
+def _tell(pid: int, resident: _Resident, request: dict[str, Any]) -> dict[str, Any]:
+    for fd in (resident.out, resident.err):
+        os.truncate(fd, 0)
+        os.lseek(fd, 0, os.SEEK_SET)  # the position is shared with the fork
+    words = {key: request[key] for key in ("argv", "cwd", "env")}
+    resident.to.settimeout(request["timeout"])
+    said, timed_out = b"", False
+    try:
+        resident.to.sendall(json.dumps(words).encode() + b"\n")
+        said = resident.to.recv(16)
+    except TimeoutError:
+        timed_out = True
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        pass  # it has ended: its status says how
+    code = int(said) if said else os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    out, err = (os.pread(fd, os.fstat(fd).st_size, 0) for fd in (resident.out, resident.err))
+    return {
+        "code": code,
+        "out": out.decode("utf-8", "surrogateescape"),
+        "err": err.decode("utf-8", "surrogateescape"),
+        "timed_out": timed_out,
+        "ended": not said,
+    }
+
+
+def _part(resident: _Resident) -> None:
+    resident.to.close()
+    os.close(resident.out)
+    os.close(resident.err)
 
 
 def _child(main: Any, lib: Any, page: Any, request: dict[str, Any]) -> int:

@@ -93,8 +93,9 @@ def judge(site: Site, scene: Scene, facts: Facts, ran: Ran, fault: Fault) -> lis
     if state == "mixed":
         wrong.append(f"the tree is a mix after {' '.join(follow)}: {_nearest(site, facts)}")
     facts.trees.setdefault("next", site.look())
-    scene.finish(site, facts, wrong)
-    wrong += check_store(site, facts, acked)
+    with site.in_one_process():  # the strike and what came next had processes of their own
+        scene.finish(site, facts, wrong)
+        wrong += check_store(site, facts, acked)
     if touched := worlds.touched_outside(site.tree):
         wrong.append(f"something outside the tree was touched: {touched}")
     return wrong

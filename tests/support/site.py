@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ class Site:
         self.tree = self.base / "tree"
         self.home = home or self.base / "home"
         self.plant = ""  # a bug to be planted into every command (support/plants.py)
+        self._by_resident = False
 
     def env(self) -> dict[str, str]:
         """What commands need to know."""
@@ -39,6 +41,8 @@ class Site:
 
     def run(self, *argv: str, fault: Fault | None = None, timeout: float = 60.0) -> Ran:
         """Run a command in the tree, with a fault or none."""
+        if self._by_resident and fault is None and not self.plant:
+            return self.server.run_resident(argv, cwd=self.tree, env=self.env(), timeout=timeout)
         return self.server.run(
             argv,
             cwd=self.tree,
@@ -48,6 +52,18 @@ class Site:
             plant=self.plant,
             timeout=timeout,
         )
+
+    @contextmanager
+    def in_one_process(self) -> Iterator[None]:
+        """What is run in here shares a process with what was run so before (ForkServer.run_resident).
+
+        For what sets a world up and what looks at it; struck commands, and those of planted bugs, never do.
+        """
+        before, self._by_resident = self._by_resident, True
+        try:
+            yield
+        finally:
+            self._by_resident = before
 
     def spawn(self, *argv: str, fault: Fault | None = None) -> int:
         """Start a command and go on; `server.wait` ends it."""

@@ -52,12 +52,14 @@ def sweep(
 ) -> Tally:
     """Strike at each point. `stop_after` ends the sweep early when so many unsound worlds were found (planted bugs)."""
     tally = Tally(f"{scene.name} {str(fault).split(' at ')[0]}{f' with {plant}' if plant else ''}")
+    server.dismiss_resident()
     for point in points:
         tally.points += 1
         at = point
         for _ in range(4):
             with Site(server) as site:
-                facts = scene.prepare(site)
+                with site.in_one_process():
+                    facts = scene.prepare(site)
                 site.plant = plant
                 armed = replace(fault, at=at)
                 ran = site.run(*facts.argv, fault=armed)

@@ -2,6 +2,7 @@
 
     toy put STORE NAME...     content is made from the name; prints "ack NAME" when it is durable
     toy check STORE           every row's blob is there and whole
+    toy die, toy hang         of SIGKILL; for a minute
 
 VARIANT (environment TOY): good; inplace (blob written at its final name, "there" means done); rowfirst (row before
 blob); noloop (a short write is not continued).
@@ -11,11 +12,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import sqlite3
 import sys
+import time
 
 
 def main(argv: list[str]) -> int:
+    if argv[0] == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if argv[0] == "hang":
+        time.sleep(60)
     command, root, *names = argv
     os.makedirs(os.path.join(root, "objects"), exist_ok=True)
     db = sqlite3.connect(os.path.join(root, "rows.db"), isolation_level=None)
