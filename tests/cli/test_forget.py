@@ -64,3 +64,18 @@ def test_what_was_forgotten_is_kept_again_by_the_next_checkpoint(cli: Cli, proje
         (project / "secret").unlink()
         cli("rollback", made, "--everything", "--yes")
         assert (project / "secret").read_bytes() == b"not any more"
+
+
+def test_redo_after_it_brings_back_the_rest_and_names_what_was_forgotten(cli: Cli, project: Path) -> None:
+    """The store is whole: what is missing was removed by a person."""
+    (project / "secret").write_bytes(SECRET)
+    cli("checkpoint", "start")
+    cli("run", "--", "sh", "-c", "echo other > secret; echo x > made")
+    cli("rollback", "start")
+    cli("forget", "secret", "--yes")
+    redone = cli("redo", "--json", check=False)
+    assert redone.code == 6
+    assert [gap["path"] for gap in redone.json["report"]["not_undone"]] == ["secret"]
+    assert (project / "made").exists() and (project / "secret").read_bytes() == SECRET
+    cli("diff", "start", check=False)
+    cli("verify")

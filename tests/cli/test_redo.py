@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from support import Cli
+from support.desk import Desk
 
 
 def test_it_brings_back_what_a_rollback_took(cli: Cli, project: Path) -> None:
@@ -78,3 +79,22 @@ def test_one_more_name_of_a_file_is_the_same_file_again(cli: Cli, project: Path)
     cli("rollback")
     cli("redo")
     assert len({(project / name).stat().st_ino for name in ("one", "two", "src/three")}) == 1
+
+
+def test_an_index_that_git_status_refreshed_does_not_stand_in_the_way(cli: Cli, project: Path) -> None:
+    """A prompt runs `git status` after every command; what is staged is not changed by that."""
+    with Desk(project) as desk:
+        desk.sh("git init -q . && git add README.md && git commit -qm one")
+        cli("checkpoint", "start")
+        cli("run", "--", "git", "add", "src")
+        staged = desk.sh("git diff --cached --stat")
+        cli("rollback", "start")
+        (project / "README.md").touch()
+        refreshed = (project / ".git" / "index").read_bytes()
+        desk.sh("git status")
+        assert (project / ".git" / "index").read_bytes() != refreshed
+        cli("redo")
+        assert desk.sh("git diff --cached --stat") == staged != ""
+        cli("rollback", "start")
+        desk.sh("git add data.bin")
+        assert cli("redo", check=False).code == 4

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support import Cli
+from support.tree import fingerprint
 
 
 @pytest.fixture
@@ -60,6 +61,60 @@ def test_a_tracked_folder_with_all_in_it(cli: Cli, project: Path, tmp_path: Path
     (sibling / "new").write_text("x")
     cli("rollback", "start")
     assert (sibling / "src" / "a").read_text() == "a" and not (sibling / "new").exists()
+
+
+def test_a_tracked_folder_that_is_deleted_comes_back(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """The folder itself, with the repository in it, and the run that deleted it ends as the command did."""
+    sibling = tmp_path / "sibling"
+    (sibling / "src").mkdir(parents=True)
+    (sibling / "src" / "a").write_text("a")
+    (sibling / ".git").mkdir()
+    (sibling / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    cli("track", str(sibling))
+    cli("checkpoint", "start")
+    before = fingerprint(sibling)
+    ran = cli("run", "--label", "agent", "--", "rm", "-rf", str(sibling), check=False)
+    assert ran.code == 0, ran.err
+    deleted = {c["path"] for c in cli("status", "--since", "start", "--json").json["changes"]}
+    assert {str(sibling), str(sibling / "src" / "a")} <= deleted
+    cli("rollback", "start")
+    assert fingerprint(sibling) == before
+    cli("redo")
+    assert not sibling.exists()
+    cli("rollback", "start")
+    (sibling / ".git" / "HEAD").write_text("ref: refs/heads/agent\n")
+    cli("rollback", "start", "--everything")
+    assert fingerprint(sibling) == before
+
+
+def test_what_is_tracked_in_a_folder_that_is_gone_is_named(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """The folder above a tracked path went while a run held it, and stays gone: every answer says so."""
+    above = tmp_path / "above"
+    (above / "sibling").mkdir(parents=True)
+    (above / "sibling" / "a").write_text("a")
+    tracked = str(above / "sibling")
+    cli("track", tracked)
+    cli("checkpoint", "start")
+    ran = cli("run", "--json", "--label", "agent", "--", "sh", "-c", f"rm -rf {above}; echo x > made", check=False)
+    assert ran.code == 0 and [gap["path"] for gap in ran.json["after"]["gaps"]] == [tracked]
+    assert [gap["path"] for gap in cli("checkpoint", "--json").json["checkpoint"]["gaps"]] == [tracked]
+    assert [gap["path"] for gap in cli("status", "--json").json["gaps"]] == [tracked]
+    back = cli("rollback", "start", "--json", check=False)
+    assert back.code == 6 and [gap["path"] for gap in back.json["report"]["not_undone"]] == [tracked]
+    assert not (project / "made").exists()
+    above.mkdir()
+    cli("rollback", "start", "--everything")
+    assert (above / "sibling" / "a").read_text() == "a"
+
+
+def test_a_gap_in_a_tracked_folder_is_named(cli: Cli, project: Path, tmp_path: Path) -> None:
+    sibling = tmp_path / "sibling"
+    sibling.mkdir()
+    (sibling / "large").write_text("x" * 2000)
+    cli("track", str(sibling))
+    (project / "reprieve.toml").write_text("max_file_size = 1000\n")
+    gaps = cli("checkpoint", "--json").json["checkpoint"]["gaps"]
+    assert str(sibling / "large") in [gap["path"] for gap in gaps]
 
 
 def test_an_older_checkpoint_has_the_older_file(cli: Cli, project: Path, dotfile: Path) -> None:

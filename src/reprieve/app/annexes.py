@@ -9,6 +9,7 @@ written in one transaction too, so that a crash in between is finished by the ne
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -59,11 +60,12 @@ class Annexed(Value):
     plan: Plan
 
 
-def open_annexes(ws: Workspace, records: Sequence[WorkspaceRecord]) -> tuple[Annex, ...]:
-    """The annexes of a workspace. One whose folder is gone is named and left out."""
+def open_annexes(ws: Workspace, records: Sequence[WorkspaceRecord]) -> tuple[tuple[Annex, ...], tuple[Gap, ...]]:
+    """The annexes of a workspace, and what is tracked and can't be opened: its folder is gone."""
     from reprieve.app.workspace import Workspace
 
     found = []
+    lost: list[Gap] = []
     for record in records:
         if f'"annex":"{ws.id}"' not in record.settings:
             continue
@@ -71,7 +73,7 @@ def open_annexes(ws: Workspace, records: Sequence[WorkspaceRecord]) -> tuple[Ann
         try:
             fd = os.open(record.root, _OPEN_ROOT)
         except OSError as e:
-            ws.reporter.warn(f"'{os.fsdecode(record.root)}' is tracked and cannot be opened: {e.strerror}")
+            lost += _lost(record.root, names, e.strerror or str(e))
             continue
         limits = Limits(ws.capture.limits.excludes, ws.config.max_file_size, only=frozenset(names))
         inner = Workspace(
@@ -85,7 +87,26 @@ def open_annexes(ws: Workspace, records: Sequence[WorkspaceRecord]) -> tuple[Ann
             clock=ws.clock,
         )
         found.append(Annex(inner, names))
-    return tuple(found)
+    return tuple(found), tuple(lost)
+
+
+def _lost(root: bytes, names: Sequence[bytes], why: str) -> list[Gap]:
+    reason = f"tracked, but its folder '{os.fsdecode(root)}' cannot be opened: {why}"
+    return [Gap(_join(root, name), reason) for name in names or (b"",)]
+
+
+def look_all(ws: Workspace) -> tuple[list[tuple[Annex, Snapshot]], tuple[Gap, ...]]:
+    """What each annex is now, kept in the store; and what of all that is tracked could not be protected."""
+    found: list[tuple[Annex, Snapshot]] = []
+    gaps = list(ws.lost)
+    for annex in ws.annexes:
+        if not os.fstat(annex.ws.root_fd).st_nlink:  # deleted since we opened it
+            gaps += _lost(annex.ws.root, annex.names, os.strerror(errno.ENOENT))
+            continue
+        seen = annex.ws.capture.look(keep=True)
+        found.append((annex, seen))
+        gaps += [gap.replace(path=annex.path(gap.path)) for gap in seen.gaps if annex.selects(gap.path)]
+    return found, tuple(gaps)
 
 
 def track(ws: Workspace, paths: Sequence[str]) -> list[str]:
@@ -152,7 +173,7 @@ def position(ws: Workspace, annex: Annex, target: TimelineEntry) -> TimelineEntr
 def changes(ws: Workspace, since: TimelineEntry, until: TimelineEntry | None = None) -> tuple[list[Change], list[Gap]]:
     """What changed in tracked paths between two entries of the workspace, or since one; with their gaps now."""
     found: list[Change] = []
-    gaps: list[Gap] = []
+    gaps = list(ws.lost)
     for annex in ws.annexes:
         at, end = position(ws, annex, since), position(ws, annex, until) if until is not None else None
         if at is None or (until is not None and end is None):
@@ -170,7 +191,7 @@ def plan_all(
     from reprieve.app.moves import Moves
 
     planned: list[Annexed] = []
-    gaps: list[Gap] = []
+    gaps = list(ws.lost)
     for annex in ws.annexes:
         annex.ws._recover()
         seen = annex.ws.capture.look(keep=keep)
@@ -261,8 +282,8 @@ def _track_one(ws: Workspace, path: bytes) -> None:
         is_dir = stat.S_ISDIR(os.lstat(path).st_mode)
     except FileNotFoundError:
         is_dir = False
-    root, name = (path, b"") if is_dir else os.path.split(path)
-    if is_dir and (ws.root == root or ws.root.startswith(root.rstrip(b"/") + b"/")):
+    root, name = (path, b"") if is_dir and not _can_come_back(path) else os.path.split(path)
+    if is_dir and ws.root.startswith(path.rstrip(b"/") + b"/"):
         raise Usage(f"'{os.fsdecode(path)}' holds the workspace itself", hints=["go there and: reprieve init"])
     for record in _records(ws):
         names = json.loads(record.settings)["names"]
@@ -277,6 +298,14 @@ def _track_one(ws: Workspace, path: bytes) -> None:
         raise Usage(f"'{os.fsdecode(root)}' cannot be opened: {e.strerror}") from e
     settings = _text({"annex": ws.id, "names": [os.fsdecode(name)] if name else []})
     ws.store.save_workspace(WorkspaceRecord(new_id(), root, st.st_dev, st.st_ino, 0, ws.clock(), settings))
+
+
+def _can_come_back(folder: bytes) -> bool:
+    """Whether a folder is tracked as a name in the one above it: only from there can it be made again."""
+    above = os.path.dirname(folder)
+    if above == folder or os.stat(above).st_dev != os.stat(folder).st_dev:
+        return False  # where something is mounted is not ours to make
+    return os.access(above, os.R_OK | os.W_OK | os.X_OK)
 
 
 def _with_target(path: str) -> list[str]:

@@ -119,7 +119,8 @@ def verify(ws: Workspace, *, sample: float = 1.0) -> Verified:
 
         ids = random.SystemRandom().sample(ids, min(len(ids), max(1, round(len(ids) * sample))))
     # everything means also what nothing leads to at the moment
-    found = dict(ws.store.blobs.check(None if sample >= 1.0 else ids))
+    checked = ws.store.blobs.check(None if sample >= 1.0 else ids)
+    found = {id: reason for id, reason in checked if id not in forgotten}
     found |= dict.fromkeys(set(ids) - ws.store.blobs.has(ids) - found.keys(), "it is not in the store")
     problems += [f"object {id.hex()[:16]} ({_user(users, id)}): {reason}" for id, reason in sorted(found.items())]
     return Verified(len(ids), entries, tuple(problems))

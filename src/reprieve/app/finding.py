@@ -78,7 +78,7 @@ def open_workspace(
         if len(records) < len(every):
             from reprieve.app.annexes import open_annexes
 
-            ws.annexes = open_annexes(ws, every)
+            ws.annexes, ws.lost = open_annexes(ws, every)
         return ws
     except BaseException:
         store.close()

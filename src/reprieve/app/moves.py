@@ -19,7 +19,7 @@ from reprieve.model.window import field
 from reprieve.model.window import opens as window_opened
 from reprieve.rollback.chains import Chain, is_persons
 from reprieve.rollback.plan import make_plan
-from reprieve.rollback.repository import repository_of
+from reprieve.rollback.repository import is_refreshed, repository_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,9 +55,10 @@ class Moves:
         everything: bool = False,
         choices: Choices,
         actor: str = "",
+        has_git: bool = False,
     ) -> Plan:
-        """Back to `target`, but for what is a person's."""
-        selects = self._ordinary(only) if only else None
+        """Back to `target`, but for what is a person's. `has_git`: also the state of repositories in `only`."""
+        selects = None if not only else selector(only) if has_git else self._ordinary(only)
         found = authorship.story(self.capture, target.seq, self.seen)
         differences = found.differences()
         if actor and not any(matches(span.actor, actor) for span in found.spans):
@@ -180,7 +181,7 @@ class Moves:
             REDO,
             target=target.id if target else move.id,
             label=f"before {move.label}",
-            differences=differences,
+            differences=self._without_forgotten(differences),
             conflicts=tuple(conflicts),
             is_root_user=os.geteuid() == 0,
             hash_of=native.sha256,
@@ -353,14 +354,14 @@ class Moves:
             now = tree.lookup(self.seen.index, path)
             if now == before:
                 continue
-            if is_as_left(now, after):
+            if is_as_left(now, after) or is_refreshed(path, after, now, self._read):
                 above = tree.parent(path)
                 if now is None and above not in coming and not self._is_dir(above):
                     conflicts.append(Conflicted(path, "its directory is gone", wanted=before))
                     continue
                 coming.add(path)
                 differences.append((path, before, now))
-            elif not is_as_left(now, before):
+            elif not (is_as_left(now, before) or is_refreshed(path, before, now, self._read)):
                 conflicts.append(Conflicted(path, f"changed since the {move.kind}", current=now, wanted=before))
         self._join_groups(move, differences, conflicts)
         return differences, conflicts

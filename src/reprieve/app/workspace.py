@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from reprieve.app.steps import Step
     from reprieve.effects.journal import Journal
     from reprieve.effects.memory import Memory
+    from reprieve.files.snapshot import Snapshot
     from reprieve.model.effect import Effect
     from reprieve.store.protocols import Store
 
@@ -83,6 +84,7 @@ class Workspace:
         self.memory: Memory | None = None  # what this process has changed in itself and can set back
         self.unsealed: list[Guarded] = []  # guarded calls whose end could not be recorded
         self.annexes: tuple[Annex, ...] = ()  # tracked paths outside the tree; set by who opens the workspace
+        self.lost: tuple[Gap, ...] = ()  # tracked paths whose folder is gone
 
     def __enter__(self) -> Self:
         return self
@@ -130,14 +132,20 @@ class Workspace:
             self._recover()
             try:
                 seen = self.capture.look(keep=True)
-                beside = [(annex, annex.ws.capture.look(keep=True)) for annex in self.annexes]
+                beside: list[tuple[Annex, Snapshot]] = []
+                gaps = seen.gaps
+                if self.annexes or self.lost:
+                    from reprieve.app.annexes import look_all
+
+                    beside, more = look_all(self)
+                    gaps = (*gaps, *more)
             except KeyboardInterrupt:
                 self._keep_what_was_read()
                 raise
             changed = seen.changed or any(other.changed for _, other in beside)
             head = self.timeline.head() if only_changes and not changed else None
             if head is not None:
-                return Made(head, seen.gaps, is_new=False)
+                return Made(head, gaps, is_new=False)
             if label_of is not None:
                 label = label_of([c for c in seen.changes or () if classify(c[1], c[2])])
             draft = Draft(CHECKPOINT, self.clock(), actor, label, note, step, data=data)
@@ -155,7 +163,7 @@ class Workspace:
             if pin:
                 self.timeline.pin(entry.id)
                 entry = entry.replace(is_pinned=True)
-        return Made(entry, seen.gaps)
+        return Made(entry, gaps)
 
     def open_window(
         self,
@@ -245,7 +253,7 @@ class Workspace:
                 differences = found.differences()
                 changes = _as_changes(differences, by_path(found, differences))
                 gaps = seen.gaps
-                if self.annexes:
+                if self.annexes or self.lost:
                     from reprieve.app.annexes import changes as beside
 
                     more, their_gaps = beside(self, base)
@@ -335,7 +343,9 @@ class Workspace:
             if at is None:
                 return None
             choices = Choices(on_conflict, take_pushed)
-            return moves.rollback(at, only=annex.names, everything=everything, choices=choices, actor=actor)
+            return moves.rollback(
+                at, only=annex.names, everything=everything, choices=choices, actor=actor, has_git=True
+            )
 
         def outside(journal: Journal) -> Iterator[Effect]:
             return journal.effects(since=self._target(ref).seq, is_open=True)
@@ -484,7 +494,7 @@ class Workspace:
             plan = whole = make(Moves(self, seen))
             planned: list[Annexed] = []
             gaps: list[Gap] = []
-            if self.annexes and beside is not None:
+            if (self.annexes or self.lost) and beside is not None:
                 from reprieve.app.annexes import joined, plan_all
 
                 planned, gaps = plan_all(self, beside, keep=not dry_run)

@@ -63,7 +63,10 @@ def decide(
 ) -> Repository:
     """What the repository becomes without the taken changes. `look` reads a file as it is now."""
     now = {chain.path: chain.now for chain in chains}
-    links = {chain.path: [link for link in chain.links if not _is_refresh(at, chain, link, read)] for chain in chains}
+    links = {
+        chain.path: [link for link in chain.links if not is_refreshed(chain.path, link.before, link.after, read)]
+        for chain in chains
+    }
     if not any(links.values()):
         # only refreshed: by one who is taken back, it goes back too; else it is as good as it was
         every = [link for chain in chains for link in chain.links]
@@ -135,10 +138,9 @@ def _keep_parents(wanted: dict[bytes, Entry | None], chains: Mapping[bytes, Chai
                 wanted[path] = chain.now if chain.now is not None else chain.then
 
 
-def _is_refresh(at: bytes, chain: Chain, link: Link, read: Read) -> bool:
+def is_refreshed(path: bytes, before: Entry | None, after: Entry | None, read: Read) -> bool:
     """The index written anew with the same content, as `git status` does."""
-    before, after = link.before, link.after
-    if not chain.path.endswith(b"/index") or before is None or after is None:
+    if not path.endswith(b"/index") or not repository_of(path) or before is None or after is None:
         return False
     if not before.kind == after.kind == FILE or before.gap or after.gap or max(before.size, after.size) > _LARGEST:
         return False
