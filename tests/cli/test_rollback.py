@@ -185,3 +185,28 @@ def test_when_nothing_can_be_taken_back_it_does_not_say_that_all_is_well(cli: Cl
     result = cli("rollback", "configured", check=False)
     assert result.code == 6
     assert "could not be taken back" in result.out and "everything is as it was" not in result.out
+
+
+def test_effects_alone_are_answered_like_every_rollback(cli: Cli, project: Path) -> None:
+    cli("checkpoint", "start")
+    mark = project.parent / "undone"
+    cli("record", "command", "--description", "made a mark", "--", "touch", str(mark))
+    plan = cli("rollback", "start", "--effects", "--dry-run", "--json").json["plan"]
+    assert [action["verb"] for action in plan["actions"]] == ["undo"]
+    refused = cli("rollback", "start", "--effects", "--json", check=False)
+    assert refused.code == 5 and not mark.exists()
+    answer = cli("rollback", "start", "--effects", "--yes", "--json").json
+    assert answer["plan"]["id"] == plan["id"]
+    assert [effect["state"] for effect in answer["report"]["effects"]] == ["undone"]
+    assert answer["report"]["restored"] == [] and mark.exists()
+    assert cli("rollback", "start", "--effects", "--yes", "--json").json["report"]["effects"] == []
+
+
+def test_a_path_that_was_never_there_is_exit_2(cli: Cli, project: Path) -> None:
+    """A typing error, instead of a rollback of nothing that says all is well."""
+    cli("checkpoint", "start")
+    (project / "README.md").write_text("changed")
+    result = cli("rollback", "start", "--only", "REDME.md", check=False)
+    assert result.code == 2 and "REDME.md" in result.err
+    assert cli("rollback", "start", "--only", "README.md").code == 0
+    assert cli("rollback", "start", "--only", "README.md").code == 0  # nothing left to do is no error

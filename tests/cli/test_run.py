@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -116,9 +117,13 @@ def test_without_a_command_it_is_exit_2(cli: Cli) -> None:
     assert cli("run", "--", check=False).code == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_reaches_the_command_and_the_run_is_sealed(cli: Cli, project: Path, number: signal.Signals) -> None:
-    script = "trap 'echo caught > caught; exit 9' TERM INT; echo ready; while :; do sleep 0.05; done"
+@pytest.mark.parametrize("is_alone", [True, False])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+def test_a_signal_reaches_the_command_and_the_run_is_sealed(
+    cli: Cli, project: Path, number: signal.Signals, is_alone: bool
+) -> None:
+    """Sent to us alone, as supervisors do, or to the whole group."""
+    script = "trap 'echo caught > caught; exit 9' TERM INT QUIT; echo ready; while :; do sleep 0.05; done"
     process = subprocess.Popen(
         [sys.executable, "-m", "reprieve", "run", "--", "sh", "-c", script],
         cwd=project,
@@ -128,14 +133,43 @@ def test_a_signal_reaches_the_command_and_the_run_is_sealed(cli: Cli, project: P
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    if number == signal.SIGINT:
-        os.killpg(process.pid, number)  # as the terminal does for Ctrl-C
-    else:
+    if is_alone:
         process.send_signal(number)
-    process.communicate(timeout=30)
+    else:
+        os.killpg(process.pid, number)
+    try:
+        process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == 9
     assert (project / "caught").exists()
     assert len(cli("log", "--json").json["entries"]) == 2
+
+
+def test_ctrl_c_at_a_terminal_reaches_the_command_once(cli: Cli, project: Path) -> None:
+    """From the terminal; a second one from us would be a second Ctrl-C, by which agents end at once."""
+    script = (
+        "import signal, time\n"
+        "seen = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: seen.append(1))\n"
+        "print('ready', flush=True)\n"
+        "while not seen: time.sleep(0.01)\n"
+        "time.sleep(0.5)\n"
+        "print('seen', len(seen), flush=True)\n"
+    )
+    pid, terminal = pty.fork()
+    if not pid:
+        os.chdir(project)
+        os.execv(sys.executable, [sys.executable, "-m", "reprieve", "run", "--", sys.executable, "-c", script])
+    said = b""
+    while b"ready" not in said:
+        said += os.read(terminal, 4096)
+    os.write(terminal, b"\x03")
+    while b"after it" not in said:
+        said += os.read(terminal, 4096)
+    assert b"seen 1" in said
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(terminal)
 
 
 def test_a_command_killed_by_a_signal_is_128_and_more(cli: Cli) -> None:

@@ -268,3 +268,36 @@ def test_a_run_that_was_killed_leaves_no_open_window(cli: Cli, project: Path, st
     cli("checkpoint")
     (project / "mine").write_text("mine")
     assert changes(cli, start)["mine"] == "person"
+
+
+def test_an_agent_that_excludes_what_it_did_hides_nothing(cli: Cli, project: Path) -> None:
+    """Its reprieve.toml goes, what that had excluded is named, and the same command once more takes it back."""
+    cli("checkpoint", "start")
+    before = (project / "README.md").read_text()
+    wreck = "echo 'exclude = [\"*\"]' > reprieve.toml; echo bad > README.md; rm -r src; mkdir new; echo x > new/x"
+    cli("run", "--label", "agent", "--", "sh", "-c", wreck)
+    first = cli("rollback", "start", "--json", check=False)
+    assert first.code == 6, first.out + first.err
+    named = {gap["path"]: gap["reason"] for gap in first.json["report"]["not_undone"]}
+    assert "README.md" in named and "run the same command again" in named["README.md"]
+    assert not (project / "reprieve.toml").exists()
+    cli("rollback", "start")
+    assert (project / "README.md").read_text() == before
+    assert (project / "src" / "main.py").exists() and not (project / "new").exists()
+
+
+def test_what_a_person_excluded_since_is_no_change_of_theirs(cli: Cli, project: Path) -> None:
+    """Left alone and named as excluded, instead of a conflict with a person who touched nothing."""
+    (project / "build").mkdir()
+    (project / "build" / "out").write_text("1")
+    cli("checkpoint", "start")
+    cli("run", "--label", "agent", "--", "sh", "-c", "echo x > a.log; echo 2 > build/out; echo bad > README.md")
+    (project / "reprieve.toml").write_text('exclude = ["*.log", "build/"]\n')
+    report = cli("rollback", "start", "--json").json["report"]
+    assert report["conflicts"] == []
+    named = {gap["path"]: gap["reason"] for gap in report["not_undone"]}
+    assert named.keys() == {"a.log", "build", "build/out"}
+    assert set(named.values()) == {"not protected now: excluded by configuration"}
+    assert (project / "a.log").exists() and (project / "build" / "out").read_text() == "2\n"
+    assert (project / "README.md").read_text().startswith("# A project")
+    assert (project / "reprieve.toml").exists()

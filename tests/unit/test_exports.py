@@ -25,6 +25,7 @@ def test_a_checkpoint_is_taken_back_from_python(project: Path, home: Path, monke
     monkeypatch.setenv("REPRIEVE_HOME", str(home))
     with reprieve.open(project) as ws:
         before = ws.checkpoint("before refactor")
+        assert before.label == "before refactor" and ws.status(before.id).changes == ()
         (project / "README.md").write_text("wrecked\n")
         assert [change.path for change in ws.status().changes] == [b"README.md"]
         assert ws.rollback(before).restored == (b"README.md",)

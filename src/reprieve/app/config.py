@@ -14,9 +14,10 @@ import os
 
 from reprieve.app import places
 from reprieve.errors import Misconfigured
+from reprieve.model import change
 from reprieve.model.value import Value
 
-WORKSPACE_FILE = "reprieve.toml"
+WORKSPACE_FILE = change.WORKSPACE_FILE.decode()
 _LARGEST_FILE = 1 << 20  # a settings file is a page or two; an agent could plant one without end
 
 

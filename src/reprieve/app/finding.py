@@ -151,7 +151,8 @@ def _limits(config: Config, root: bytes, home: str) -> Limits:
     if config.exclude:
         from reprieve.files.ignore import Excludes
 
-        excludes = Excludes(config.exclude)
+        # what says what is excluded is not: an agent that wrote it would be out of reach of a rollback
+        excludes = Excludes((*config.exclude, f"!/{settings.WORKSPACE_FILE}"))
     skip = set()
     inside = os.path.realpath(os.fsencode(home))
     if inside.startswith(root.rstrip(b"/") + b"/"):

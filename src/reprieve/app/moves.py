@@ -61,6 +61,8 @@ class Moves:
         selects = None if not only else selector(only) if has_git else self._ordinary(only)
         found = authorship.story(self.capture, target.seq, self.seen)
         differences = found.differences()
+        for path in only if not has_git else ():
+            self._must_mean_something(path, differences)
         if actor and not any(matches(span.actor, actor) for span in found.spans):
             raise Usage(f"'{actor}' changed nothing since {target.id}", hints=["see who did: reprieve log"])
         is_pushed = any(_PUSHED in path for path, _, _ in differences)

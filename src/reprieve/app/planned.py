@@ -84,24 +84,27 @@ def _revert(ws: Workspace, asked: Asked, expect: str) -> tuple[Plan, Report | No
     return ws.revert(paths, asked.get("to"), hunks=hunks, dry_run=not expect, expect=expect)
 
 
-def _compensate(ws: Workspace, asked: Asked, expect: str) -> tuple[Plan, Report | None]:
+def compensate(ws: Workspace, asked: Asked, expect: str) -> tuple[Plan, Report | None]:
+    """Effects alone: the plan, and with its id in `expect` what became of them."""
     side = world.compensate(ws, asked.get("ref"))
     if side is None:
-        return _effects_plan("", asked, ()), Report("")
+        return _effects_plan(None, asked), Report("")
     with side:
-        plan = _effects_plan(hash_of_plan(side.actions, side.journal, sha256).hex(), asked, side.actions)
+        plan = _effects_plan(side, asked)
         if not expect:
             return plan, None
         _must_be(plan, expect)
-        side.refuse_conflicts()
+        if asked.get("on_conflict", "abort") == "abort":
+            side.refuse_conflicts()
         side.need_approval()
         side.carry_out()
         return plan, Report("", effects=tuple(side.outcomes))
 
 
-def _effects_plan(hash: str, asked: Asked, actions: Sequence[Any]) -> Plan:
+def _effects_plan(side: world.Side | None, asked: Asked) -> Plan:
+    hash, actions = (hash_of_plan(side.actions, side.journal, sha256).hex(), side.actions) if side else ("", ())
     id = sha256(f"compensate\0{hash}".encode()).hex()[:16]
-    return Plan(id, "compensate", str(asked.get("ref") or "latest"), "", (), effects=tuple(actions))
+    return Plan(id, "compensate", str(asked.get("ref") or "latest"), "", (), effects=actions)
 
 
 def _thread(ws: Workspace, asked: Asked, expect: str) -> tuple[Plan, Report | None]:
@@ -159,6 +162,6 @@ _MOVES = {
     "undo": _undo,
     "redo": _redo,
     "revert": _revert,
-    "compensate": _compensate,
+    "compensate": compensate,
     "thread_rollback": _thread,
 }

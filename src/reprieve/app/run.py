@@ -176,7 +176,7 @@ def _spawn(argv: Sequence[str], extra: Mapping[str, str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    # Ctrl-C goes from the terminal to both and is the command's to answer; the others are sent to us alone: pass on.
+    # Ctrl-C goes from the terminal to both and is the command's to answer; what is sent to us alone is passed on.
     old: dict[int, object] = {}
     child = 0
     early: list[int] = []  # arrived between the start of the command and our knowing its pid
@@ -187,13 +187,17 @@ def _spawn(argv: Sequence[str], extra: Mapping[str, str]) -> int:
         else:
             early.append(number)
 
-    for number in (signal.SIGINT, signal.SIGQUIT):
-        old[number] = signal.signal(number, signal.SIG_IGN)
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+    def forward_unless_typed(number: int, frame: FrameType | None) -> None:
+        if not _is_at_the_keyboard():
+            forward(number, frame)
+
+    ways = dict.fromkeys((signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2), forward)
+    ways |= dict.fromkeys((signal.SIGINT, signal.SIGQUIT), forward_unless_typed)
+    for number, way in ways.items():
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup's choice holds for the command as well
-            old[number] = signal.signal(number, forward)
+            old[number] = signal.signal(number, way)
     try:
-        defaults = [n for n in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE) if old.get(n) != signal.SIG_IGN]
+        defaults = [n for n in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE) if n in old or n == signal.SIGPIPE]
         try:
             child = os.posix_spawnp(argv[0], list(argv), env, setsigdef=defaults)
         except OSError as e:
@@ -207,3 +211,17 @@ def _spawn(argv: Sequence[str], extra: Mapping[str, str]) -> int:
             signal.signal(changed, handler)  # type: ignore[arg-type]
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
+
+
+def _is_at_the_keyboard() -> bool:
+    """Whether Ctrl-C typed now would reach us, and with us the command. Who sent a signal Python does not tell."""
+    try:
+        fd = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(fd)

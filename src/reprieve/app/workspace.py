@@ -45,6 +45,16 @@ class Made(Value):
     gaps: tuple[Gap, ...]
     is_new: bool = True  # False: nothing had changed, and the entry is the one that was there
 
+    @property
+    def id(self) -> str:
+        """What every command and method takes for it."""
+        return self.entry.id
+
+    @property
+    def label(self) -> str:
+        """Its name."""
+        return self.entry.label
+
 
 class Status(Value):
     """What is different from a checkpoint; `base` is None when there is none yet."""

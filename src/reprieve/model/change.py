@@ -6,8 +6,10 @@ from reprieve.model.entry import Entry
 from reprieve.model.value import Value
 
 CREATED, MODIFIED, DELETED, MODE, TYPE = "created", "modified", "deleted", "mode", "type"
-# reasons that break no promise
+WORKSPACE_FILE = b"reprieve.toml"  # in the root, with excludes of the workspace's own
+# reasons that break no promise, but for one
 EXCLUDED = "excluded by configuration"
+EXCLUDED_BY_WHAT_GOES = "excluded by a reprieve.toml that is taken back now; run the same command again"
 UNTRACKED = "was not tracked yet at that time"
 
 

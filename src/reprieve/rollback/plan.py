@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
+from reprieve.model.change import EXCLUDED, EXCLUDED_BY_WHAT_GOES, WORKSPACE_FILE, Gap, classify
 from reprieve.model.change import MODE as MODE_CHANGE
-from reprieve.model.change import Gap, classify
 from reprieve.model.entry import BLOCK, CHAR, DIR, SOCKET, SYMLINK, Entry
 from reprieve.model.plan import DELETE, GIT, MKDIR, MODE, NO_SOCKET, WRITE, Action, Conflicted, Kept, Plan
 from reprieve.model.plan import SYMLINK as LINK
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Selects = Callable[[bytes], bool]
 
 _AT_A_TIME = 4096  # actions
+_NOW = "not protected now: "
 Difference = tuple[bytes, Entry | None, Entry | None]  # path, wanted, current
 
 
@@ -83,6 +84,12 @@ def make_plan(
                 conflicts = (*conflicts, Conflicted(action.path, "holds something that stays", action.actor))
                 continue
         final.append(action)
+    if any(action.path == WORKSPACE_FILE for action in final):
+        # whoever is taken back may have excluded what they did
+        undone = [
+            gap.replace(reason=f"{_NOW}{EXCLUDED_BY_WHAT_GOES}") if gap.reason == _NOW + EXCLUDED else gap
+            for gap in undone
+        ]
     lists = (tuple(final), conflicts, tuple(keeping), tuple(undone))
     plan = Plan("", kind, target, label, *lists, of, dependants, contents)
     return plan.replace(id=_essence(plan, hash_of).hex()[:16])
@@ -145,7 +152,7 @@ def _gap_at(
             wanted, current = wanted_at.get(at), current_at.get(at)
             then = wanted is not None and wanted.gap
             reason = (wanted.gap if wanted is not None and then else "") or (current.gap if current is not None else "")
-            return f"not protected {'then' if then else 'now'}: {reason}"
+            return f"not protected then: {reason}" if then else _NOW + reason
     return ""
 
 

@@ -1,14 +1,15 @@
 """Decide what every path becomes when some changes are taken out and the others stay. Pure but for reading contents.
 
-chains ─▶ repositories as one thing each ─▶ renames followed ─▶ path by path (takeout) ─▶ what cannot stand: parents
-      ─▶ conflicts settled as the caller chose ─▶ differences, kept, conflicts for `make_plan`
+chains ─▶ repositories as one thing each ─▶ what is excluded now ─▶ renames followed ─▶ path by path (takeout)
+      ─▶ what cannot stand: parents ─▶ conflicts settled as the caller chose
+      ─▶ differences, kept, conflicts for `make_plan`
 """
 
 from __future__ import annotations
 
 import os
 
-from reprieve.model.change import Gap, classify
+from reprieve.model.change import EXCLUDED, Gap, classify
 from reprieve.model.entry import DIR, FILE, SYMLINK, Entry
 from reprieve.model.plan import Choices, Conflicted, Kept
 from reprieve.model.value import Value
@@ -62,6 +63,7 @@ def decide(
         chains = {p: c for p, c in chains.items() if selects(p) or (c.now is None and c.then and c.then.kind == DIR)}
     work = _Work(dict(chains), is_taken, choices, tools, target)
     work.repositories()
+    work.hidden()
     work.renames()
     work.paths()
     work.displaced()
@@ -109,6 +111,19 @@ class _Work:
             if self.choices.is_strict:
                 for path in found.entangled:
                     self.outcomes[path] = Outcome(self.chains[path].now, "moved in git's history since")
+
+    def hidden(self) -> None:
+        """What is excluded now: nobody looks at it, and nobody changed it by that. `make_plan` leaves and names it."""
+        tops = {path for path, chain in self.chains.items() if chain.now is not None and chain.now.gap == EXCLUDED}
+        for path, chain in self.chains.items() if tops else ():
+            top = next((at for at in (path, *_above(path)) if at in tops), None)
+            if top is None:
+                continue
+            if any(self.is_taken(link) for link in chain.links):
+                self.outcomes[path] = Outcome(chain.then)
+                self.outcomes[top] = Outcome(self.chains[top].then)
+            else:
+                self.outcomes.setdefault(path, Outcome(chain.now))
 
     def renames(self) -> None:
         """Files that had several names: what was done under one is taken out under the other."""

@@ -11,12 +11,13 @@ from reprieve.cli.refs import REF_HELP
 from reprieve.cli.spec import Argument, Command, Option, Parsed
 from reprieve.cli.take_back import Words, carry_out
 from reprieve.cli.terminal import Terminal
-from reprieve.errors import Usage
+from reprieve.errors import Refused, Usage
+from reprieve.model.plan import Report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from reprieve.agents.rewind import Rewind
-    from reprieve.model.plan import Plan, Report
+    from reprieve.model.plan import Plan
 
 SPEC = Command(
     "rollback",
@@ -68,15 +69,31 @@ def how_effects(args: Parsed, *, dry_run: bool, is_agreed: bool) -> str:
     return "undo" if dry_run or is_agreed or args.flag("yes") else "list"
 
 
+def _effects_alone(args: Parsed, out: Terminal) -> int:
+    from reprieve.app.planned import compensate
+
+    asked = {"ref": args.maybe("REF"), "on_conflict": args.text("on-conflict", "abort")}
+    with opening.workspace(args, out) as ws:
+
+        def move(*, dry_run: bool, expect: str) -> tuple[Plan, Report | None]:
+            plan, report = compensate(ws, asked, "")
+            if dry_run or not plan.effects:
+                return plan, report or Report("")
+            if not (expect or args.flag("yes")):
+                raise Refused("effects are undone only after a yes", hints=["the same command with --yes"])
+            return compensate(ws, asked, expect or plan.id)
+
+        words = Words("Undo {count}?", "", "No effects to undo")
+        return carry_out(move, out, words, dry_run=args.flag("dry-run"), ask=not args.flag("yes"))
+
+
 def run(args: Parsed, out: Terminal) -> int:
     if args.flag("files") and (args.flag("conversation") or args.flag("conversation-only")):
         raise Usage("--files leaves conversations alone; choose one")
     if args.flag("effects") and not args.flag("files"):
         if args.many("only") or args.flag("conversation") or args.flag("conversation-only"):
             raise Usage("--effects undoes effects alone; choose one")
-        from reprieve.cli.commands import compensate
-
-        return compensate.undo(args, out, execute=not args.flag("dry-run"))
+        return _effects_alone(args, out)
     with opening.workspace(args, out) as ws:
         rewinds: list[Rewind] = []
         if args.flag("conversation") or args.flag("conversation-only"):
