@@ -234,3 +234,21 @@ def test_a_kill_between_the_two_is_finished_by_the_next_command(cli: Cli, projec
     assert dotfile.read_text() == "export A=1\n"
     cli("redo")
     assert dotfile.read_text() == "broken" and (project / "README.md").read_text() == "broken"
+
+
+def test_a_path_is_tracked_once(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """Two that move the same file would each find it changed by somebody."""
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "a").write_text("1")
+    cli("track", str(inner))
+    refused = cli("track", str(inner.parent), check=False)
+    assert refused.code == 2 and f"track --remove {inner}" in refused.err
+    cli("track", "--remove", str(inner))
+    assert cli("track", str(inner.parent), str(inner), str(inner / "a"), "--json").json["tracked"] == [
+        str(inner.parent)
+    ]
+    cli("checkpoint", "start")
+    (inner / "a").write_text("2")
+    cli("rollback", "start")
+    assert (inner / "a").read_text() == "1"

@@ -134,3 +134,16 @@ def test_a_step_that_was_pruned_is_not_said_to_be_undone(cli: Cli, three_steps: 
     cli("prune", "--keep-last", "1", "--keep-days", "0")
     refused = cli("undo", "step:one", check=False)
     assert refused.code == 2 and "was pruned" in refused.err and (three_steps / "one.txt").exists()
+
+
+def test_a_checkpoint_whose_predecessor_was_pruned_cannot_be_undone(cli: Cli, project: Path) -> None:
+    """What was there before is gone by a person's wish: a plain answer, and no talk of damage then or later."""
+    for number in range(4):
+        (project / "n").write_text(str(number))
+        cli("checkpoint", f"n{number}")
+    cli("prune", "--keep-last", "1", "--keep-days", "0", "--yes")
+    for words in ((), ("n3",)):
+        refused = cli("undo", *words, "--json", check=False)
+        assert refused.code == 2 and refused.json["error"]["code"] == "bad_ref"
+    assert (project / "n").read_text() == "3"
+    cli("verify")

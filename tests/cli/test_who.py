@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from support import Cli
+from support.tree import fingerprint
 
 TEXT = "".join(f"line {n}\n" for n in range(1, 31))
 
@@ -301,3 +302,35 @@ def test_what_a_person_excluded_since_is_no_change_of_theirs(cli: Cli, project: 
     assert (project / "a.log").exists() and (project / "build" / "out").read_text() == "2\n"
     assert (project / "README.md").read_text().startswith("# A project")
     assert (project / "reprieve.toml").exists()
+
+
+def test_an_agent_that_lowers_the_size_limit_hides_nothing(cli: Cli, project: Path) -> None:
+    cli("checkpoint", "start")
+    before = (project / "README.md").read_text()
+    cli("run", "--label", "agent", "--", "sh", "-c", "echo 'max_file_size = 1' > reprieve.toml; echo bad > README.md")
+    first = cli("rollback", "start", "--json", check=False)
+    assert first.code == 6, first.out + first.err
+    assert [gap["path"] for gap in first.json["report"]["not_undone"]] == ["README.md"]
+    cli("rollback", "start")
+    assert (project / "README.md").read_text() == before and not (project / "reprieve.toml").exists()
+
+
+@pytest.mark.parametrize("choice", ["keep", "theirs", "both"])
+def test_a_file_that_became_a_directory_with_a_persons_file_in_it(cli: Cli, project: Path, choice: str) -> None:
+    """A conflict, and each way out of it works; what is there comes back by redo."""
+    (project / "d").write_text("a file\n")
+    cli("checkpoint", "start")
+    cli("run", "--label", "agent", "--", "sh", "-c", "rm d; mkdir d; echo agent > d/agent; echo bad > README.md")
+    (project / "d" / "mine").write_text("mine")
+    there = fingerprint(project)
+    assert cli("rollback", "start", check=False).code == 4 and fingerprint(project) == there
+    cli("rollback", "start", "--on-conflict", choice)
+    if choice == "theirs":
+        assert (project / "d").read_text() == "a file\n"
+    else:
+        assert (project / "d" / "mine").read_text() == "mine" and not (project / "d" / "agent").exists()
+    beside = [path.read_text() for path in project.glob("d.checkpoint-*")]
+    assert beside == (["a file\n"] if choice == "both" else [])
+    assert (project / "README.md").read_text().startswith("# A project")
+    cli("redo")
+    assert fingerprint(project) == there

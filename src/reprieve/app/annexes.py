@@ -278,6 +278,14 @@ def _track_one(ws: Workspace, path: bytes) -> None:
     home = os.path.realpath(os.fsencode(ws.home))
     if path == home or path.startswith(home + b"/") or home.startswith(path.rstrip(b"/") + b"/"):
         raise Refused(f"'{os.fsdecode(path)}' holds the store, which cannot protect itself")
+    for other in map(os.fsencode, tracked(ws)):
+        if path == other or path.startswith(other.rstrip(b"/") + b"/"):
+            return  # it moves along already; twice it would be in its own way
+        if other.startswith(path.rstrip(b"/") + b"/"):
+            raise Usage(
+                f"'{os.fsdecode(other)}' in it is tracked already",
+                hints=[f"track the whole instead: reprieve track --remove {os.fsdecode(other)}, then this again"],
+            )
     try:
         is_dir = stat.S_ISDIR(os.lstat(path).st_mode)
     except FileNotFoundError:

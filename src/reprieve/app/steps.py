@@ -69,7 +69,10 @@ def last_turns(timeline: Timeline) -> Iterator[Step]:
 
 
 def must_be_kept(timeline: Timeline, step: Step) -> None:
-    """Raises BadRef if part of a step was pruned: what it changed is no longer known, and nothing would be undone."""
+    """Raises BadRef if a step can't be undone: part of it, or what was there before it, was pruned."""
+    before = timeline.at(step.since)
+    if before is not None and before.is_pruned:
+        raise BadRef(f"what was there before '{step.name}' was pruned, so it can't be undone", hints=["reprieve log"])
     until = step.entry.seq if step.entry is not None else 1 << 62
     for entry in timeline.after(step.since):
         if entry.seq > until:

@@ -19,7 +19,7 @@ from reprieve.files.beneath import Beneath
 from reprieve.files.content import WHOLE, Captured, Unstable, capture, is_sparse
 from reprieve.files.links import group_links
 from reprieve.files.processes import is_mapped
-from reprieve.model.change import EXCLUDED, Gap, classify
+from reprieve.model.change import EXCLUDED, TOO_LARGE, WORKSPACE_FILE, Gap, classify
 from reprieve.model.entry import BLOCK, CHAR, DIR, FIFO, FILE, SOCKET, SYMLINK, Entry
 from reprieve.model.value import Value
 
@@ -327,8 +327,9 @@ class _Work:
             if entry.kind != FILE or path in self.gaps or path in self.databases:
                 continue
             limit = self.limits.max_file_size
-            if limit and entry.size > limit:
-                self._gap(row, f"larger than max_file_size ({limit} bytes)")
+            # what sets the limit is under none: an agent that wrote it would be out of reach of a rollback
+            if limit and entry.size > limit and path != WORKSPACE_FILE:
+                self._gap(row, f"{TOO_LARGE} ({limit} bytes)")
                 continue
             self._read_one(row, path)
 

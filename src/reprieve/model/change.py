@@ -7,10 +7,10 @@ from reprieve.model.value import Value
 
 CREATED, MODIFIED, DELETED, MODE, TYPE = "created", "modified", "deleted", "mode", "type"
 WORKSPACE_FILE = b"reprieve.toml"  # in the root, with excludes of the workspace's own
-# reasons that break no promise, but for one
-EXCLUDED = "excluded by configuration"
+EXCLUDED = "excluded by configuration"  # breaks no promise
 EXCLUDED_BY_WHAT_GOES = "excluded by a reprieve.toml that is taken back now; run the same command again"
-UNTRACKED = "was not tracked yet at that time"
+UNTRACKED = "was not tracked yet at that time"  # nor does this
+TOO_LARGE = "larger than max_file_size"
 
 
 class Gap(Value):

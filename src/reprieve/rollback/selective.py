@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from reprieve.model.change import EXCLUDED, Gap, classify
+from reprieve.model.change import EXCLUDED, TOO_LARGE, Gap, classify
 from reprieve.model.entry import DIR, FILE, SYMLINK, Entry
 from reprieve.model.plan import Choices, Conflicted, Kept
 from reprieve.model.value import Value
@@ -113,8 +113,9 @@ class _Work:
                     self.outcomes[path] = Outcome(self.chains[path].now, "moved in git's history since")
 
     def hidden(self) -> None:
-        """What is excluded now: nobody looks at it, and nobody changed it by that. `make_plan` leaves and names it."""
-        tops = {path for path, chain in self.chains.items() if chain.now is not None and chain.now.gap == EXCLUDED}
+        """What settings leave out now: nobody changed it by that. `make_plan` leaves it alone and names it."""
+        reasons = (EXCLUDED, TOO_LARGE)
+        tops = {p for p, chain in self.chains.items() if chain.now is not None and chain.now.gap.startswith(reasons)}
         for path, chain in self.chains.items() if tops else ():
             top = next((at for at in (path, *_above(path)) if at in tops), None)
             if top is None:
@@ -302,6 +303,10 @@ class _Work:
                     word = "deleted" if there.entry is None else "replaced"
                     self.reasons[path] = f"its directory was {word} by {self._stayers(self.chains[above])}"
                 break
+        for path in order:
+            outcome = self.outcomes[path]
+            if not outcome.conflict and outcome.entry is not None and outcome.entry.kind != DIR:
+                self._make_way(path)
         if self.choices.is_strict and self.choices.on_conflict == "abort":
             return  # then what is in it depends on the step that made it, and is named
         is_going = {path for path in order if self.outcomes[path].entry is None and _is_dir(self.chains[path].now)}
@@ -312,6 +317,16 @@ class _Work:
                 if above in is_going:
                     self.outcomes[above] = Outcome(self.chains[above].now)
                     self.reasons[above] = "holds something that stays"
+
+    def _make_way(self, path: bytes) -> None:
+        """Something else than a directory should be where one is now: not while somebody's file is in it."""
+        if not _is_dir(self.chains[path].now):
+            return
+        inside = [at for at, there in self.outcomes.items() if there.entry is not None and at.startswith(path + b"/")]
+        if inside and self.choices.on_conflict == THEIRS:
+            self.outcomes.update((at, Outcome(None)) for at in inside)
+        elif inside:
+            self.outcomes[path] = Outcome(self.chains[path].now, "holds something that stays")
 
     def settle(self) -> Decided:
         differences: list[tuple[bytes, Entry | None, Entry | None]] = []
