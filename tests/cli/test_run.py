@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from support import Cli
+from support.tree import fingerprint
 
 
 @pytest.mark.parametrize("code", [0, 1, 7, 255])
@@ -144,6 +145,17 @@ def test_a_signal_reaches_the_command_and_the_run_is_sealed(
     assert process.returncode == 9
     assert (project / "caught").exists()
     assert len(cli("log", "--json").json["entries"]) == 2
+
+
+def test_a_command_that_deletes_the_whole_folder_can_be_taken_back(cli: Cli, project: Path) -> None:
+    before = fingerprint(project)
+    wrecked = cli("run", "--json", "--", "rm", "-rf", str(project), check=False)
+    assert wrecked.code == 10 and not project.exists()
+    error = wrecked.json["error"]
+    assert "was deleted" in error["message"] and "reprieve rollback" in error["hints"][0]
+    project.mkdir()
+    cli("rollback")
+    assert fingerprint(project) == before
 
 
 def test_ctrl_c_at_a_terminal_reaches_the_command_once(cli: Cli, project: Path) -> None:

@@ -307,7 +307,9 @@ def test_what_a_person_excluded_since_is_no_change_of_theirs(cli: Cli, project: 
 def test_an_agent_that_lowers_the_size_limit_hides_nothing(cli: Cli, project: Path) -> None:
     cli("checkpoint", "start")
     before = (project / "README.md").read_text()
-    cli("run", "--label", "agent", "--", "sh", "-c", "echo 'max_file_size = 1' > reprieve.toml; echo bad > README.md")
+    # a time in the future, so that the file is read again, and found too large, however slow the machine is
+    wreck = "echo 'max_file_size = 1' > reprieve.toml; echo bad > README.md; touch -d 2099-01-01 README.md"
+    cli("run", "--label", "agent", "--", "sh", "-c", wreck)
     first = cli("rollback", "start", "--json", check=False)
     assert first.code == 6, first.out + first.err
     assert [gap["path"] for gap in first.json["report"]["not_undone"]] == ["README.md"]

@@ -80,6 +80,11 @@ class Capture:
                 hints=["stop what is moving directories there and run the same command again"],
             ) from e
         except OSError as e:
+            if not os.fstat(self.root_fd).st_nlink:
+                raise StoreFailed(
+                    "the folder itself was deleted; what was in it is kept",
+                    hints=["make the folder again where it was, and in it: reprieve rollback"],
+                ) from e
             raise StoreFailed(f"the folder could not be read: {e.strerror or e}") from e
         finally:
             self.reporter.finished("checkpoint")
