@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from reprieve.app.config import Config
+    from reprieve.store.kept import Kept
     from reprieve.store.protocols import Store
 
 _OPEN_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -35,8 +36,12 @@ def open_workspace(
     reporter: Reporter | None = None,
     allow_anywhere: bool = False,
     clock: Callable[[], int] = time.time_ns,
+    kept: Kept | None = None,
 ) -> Workspace:
-    """The workspace that start is in; with `create` one is made at start if need be. `exactly`: start itself."""
+    """The workspace that start is in; with `create` one is made at start if need be. `exactly`: start itself.
+
+    `kept`: for a thread that does this often; the store's database stays open in it.
+    """
     reporter = reporter or Reporter()
     home = places.home()
     try:
@@ -45,7 +50,7 @@ def open_workspace(
         raise Misconfigured(f"'{start}' cannot be opened: {e.strerror}") from e
     if not create and not os.path.lexists(home):
         raise _no_workspace(start)  # looking must not create a store
-    store = LocalStore.open(home, reporter=reporter)
+    store = LocalStore.open(home, reporter=reporter, kept=kept)
     try:
         every = store.workspaces()
         records = [record for record in every if not is_annex(record)]

@@ -14,17 +14,16 @@ of the call; since then it is the answer to the call, which the client makes aga
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
 import anyio
-import anyio.from_thread
-import anyio.to_thread
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
@@ -36,9 +35,11 @@ from reprieve.errors import Refused, ReprieveError, Usage
 from reprieve.mcp import schemas
 from reprieve.mcp.catalog import BY_NAME
 from reprieve.mcp.tool import DATA, Call, Desk, Json, Tool
+from reprieve.mcp.workers import Workers
 from reprieve.model.reporter import Reporter
 
 Context = ServerRequestContext[Any, Any]
+Send = Callable[[float, float | None, str], Coroutine[Any, Any, None]]
 
 ASKS_BY_ANSWER = "2026-07-28"  # since this revision a question to the person is an answer to the call
 _QUESTIONS = 3  # of one call: the plan, an inverse that an agent wrote, and no more
@@ -61,18 +62,23 @@ _FORM: dict[str, Any] = {
 class Wire(Reporter):
     """Progress to the client while it waits; notes and warnings into the answer."""
 
-    def __init__(self, send: Callable[[float, float | None, str], Any] | None) -> None:
-        self._send, self._last = send, 0.0
+    def __init__(self, send: Send | None, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._send, self._loop = send, loop
+        self._last = time.monotonic()  # what takes less than the interval has no progress to tell of
         self.notes: list[str] = []
 
     def progress(self, stage: str, *, done: int, total: int = 0, unit: str = "files", extra: int = 0) -> None:
+        if self._send is None or self._loop is None:
+            return
         now = time.monotonic()
-        if self._send is None or now - self._last < _INTERVAL_S:
+        if now - self._last < _INTERVAL_S:
             return
         self._last = now
+        telling = self._send(float(done), float(total) if total else None, f"{stage}: {unit}")
         try:
-            anyio.from_thread.run(self._send, float(done), float(total) if total else None, f"{stage}: {unit}")
+            asyncio.run_coroutine_threadsafe(telling, self._loop).result()
         except (MCPError, anyio.BrokenResourceError, anyio.ClosedResourceError, RuntimeError):
+            telling.close()
             self._send = None  # nobody listens any more; the work goes on
 
     def note(self, text: str) -> None:
@@ -83,18 +89,15 @@ class Wire(Reporter):
 
 
 async def call_tool(
-    desk: Desk, ctx: Context, params: types.CallToolRequestParams, workers: anyio.CapacityLimiter
+    desk: Desk, ctx: Context, params: types.CallToolRequestParams, workers: Workers
 ) -> types.CallToolResult | types.InputRequiredResult:
     """Answer one call."""
     tool = BY_NAME.get(params.name)
     if tool is None:
         raise MCPError(code=types.INVALID_PARAMS, message=f"there is no tool '{params.name[:100]}'")
 
-    async def work(do: Callable[[], Any]) -> Any:
-        # not abandoned when the client gives up: what was begun is finished, as with Ctrl-C on the command line
-        return await anyio.to_thread.run_sync(do, limiter=workers)
-
-    call = Call(desk, params.arguments or {}, Wire(ctx.session.report_progress), owner_of(ctx))
+    wire = Wire(ctx.session.report_progress, asyncio.get_running_loop())
+    call, work = Call(desk, params.arguments or {}, wire, owner_of(ctx)), workers.run
     try:
         if params.request_state:
             await work(partial(_take_answer, call, params))

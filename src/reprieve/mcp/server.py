@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, cast
 
 import anyio
-import anyio.to_thread
 import mcp_types as types
 from mcp.server.lowlevel.server import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
@@ -14,8 +13,9 @@ from mcp.server.stdio import stdio_server
 from reprieve.mcp import answering, resources, teaching
 from reprieve.mcp.answering import Context
 from reprieve.mcp.catalog import BY_NAME, TOOLS
-from reprieve.mcp.stdio import own_stdin
+from reprieve.mcp.stdio import own_stdin, own_stdout
 from reprieve.mcp.tool import Desk, Tool
+from reprieve.mcp.workers import Workers
 from reprieve.version import VERSION
 
 NAME = "reprieve"
@@ -24,7 +24,7 @@ _WORKERS = 8  # calls at once; the store lets one writer in at a time anyway
 
 def make(start: str) -> Server[Any]:
     """A server for the folder `start`."""
-    desk, workers = Desk(start), anyio.CapacityLimiter(_WORKERS)
+    desk, workers = Desk(start), Workers(_WORKERS)
     tools = [_described(tool) for tool in TOOLS]
 
     async def list_tools(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
@@ -37,7 +37,7 @@ def make(start: str) -> Server[Any]:
 
     async def list_resources(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
         cursor = (params.cursor if params is not None else None) or ""
-        found, following = await anyio.to_thread.run_sync(lambda: resources.listed(desk, cursor), limiter=workers)
+        found, following = await workers.run(lambda: resources.listed(desk, cursor))
         return types.ListResourcesResult(resources=found, next_cursor=following)
 
     async def list_templates(
@@ -47,7 +47,7 @@ def make(start: str) -> Server[Any]:
 
     async def read_resource(ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri, owner = str(params.uri), answering.owner_of(ctx)
-        text = await anyio.to_thread.run_sync(lambda: resources.read(desk, uri, owner), limiter=workers)
+        text = await workers.run(lambda: resources.read(desk, uri, owner))
         found = types.TextResourceContents(uri=uri, text=text, mime_type="application/json")
         return types.ReadResourceResult(contents=[found])
 
@@ -99,8 +99,8 @@ def serve_stdio(start: str) -> None:
 
     async def serve() -> None:
         server = make(start)
-        with own_stdin() as stdin:
-            async with stdio_server(stdin=cast(Any, stdin)) as (reading, writing):
+        with own_stdin() as stdin, own_stdout() as stdout:
+            async with stdio_server(stdin=cast(Any, stdin), stdout=cast(Any, stdout)) as (reading, writing):
                 await server.run(reading, writing, server.create_initialization_options())
 
     anyio.run(serve)

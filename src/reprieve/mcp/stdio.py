@@ -1,11 +1,13 @@
-"""Standard input for a server: kept from child processes, read without a thread, with an end to how long a message is.
+"""Standard input and output for a server: kept from child processes, without a thread, with an end to a message's size.
 
-Not the SDK's own reading: a thread that waits in `read` cannot be stopped, so that a signal would not end the server.
+Not the SDK's own: a thread that waits in `read` cannot be stopped, so that a signal would not end the server; and two
+threads' work for each line that is written is a third of what a call costs beside its work.
 """
 
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -65,6 +67,46 @@ class Lines:
         line = b"".join(self._begun) if self._size <= LONGEST else b'"a message that is too long"'
         self._begun, self._size = [], 0
         return line + b"\n"
+
+
+class Writer:
+    """Text to a descriptor, without ever waiting in `write`: the client may be slow, and the others' calls go on.
+
+    The descriptor is not made non-blocking, because others may share it. What a pipe takes as a whole when it has room
+    at all is PIPE_BUF bytes (POSIX); a socket or terminal that is ready takes as much.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._ready = select.poll()
+        self._ready.register(fd, select.POLLOUT)
+
+    async def write(self, text: str) -> None:
+        rest = memoryview(text.encode())
+        while rest:
+            if not self._ready.poll(0):
+                await anyio.wait_writable(self._fd)
+            rest = rest[os.write(self._fd, rest[: select.PIPE_BUF]) :]
+
+    async def flush(self) -> None:
+        """Nothing is held back."""
+
+
+@contextmanager
+def own_stdout() -> Iterator[Writer]:
+    """Standard output on a descriptor of our own; what anybody else prints from now on goes to standard error."""
+    private = os.dup(1)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # there is no standard error
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)
+        os.close(nothing)
+    try:
+        yield Writer(private)
+    finally:
+        os.dup2(private, 1)
+        os.close(private)
 
 
 @contextmanager

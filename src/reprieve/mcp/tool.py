@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from reprieve.app.finding import open_workspace
 from reprieve.app.workspace import Workspace
 from reprieve.errors import BadRef, Refused, Usage
+from reprieve.mcp import workers
 from reprieve.mcp.schemas import Schema, gives
 from reprieve.model.plan import Plan
 from reprieve.model.reporter import Reporter
@@ -46,13 +47,19 @@ class Desk:
         """The workspace, opened for one call. Raises Misconfigured while nothing is protected yet."""
         if os.path.realpath(self.start) != self.start:
             raise _another_folder()  # a link took its place, and leads elsewhere
-        with open_workspace(self.start, create=create, reporter=reporter) as ws:
-            with self._lock:
-                if self._root is None:
-                    self._root = (ws.id, ws.root)
-                if self._root != (ws.id, ws.root):
-                    raise _another_folder()
-            yield ws
+        kept = workers.kept()
+        try:
+            with open_workspace(self.start, create=create, reporter=reporter, kept=kept) as ws:
+                with self._lock:
+                    if self._root is None:
+                        self._root = (ws.id, ws.root)
+                    if self._root != (ws.id, ws.root):
+                        raise _another_folder()
+                yield ws
+        except BaseException:
+            if kept is not None:
+                kept.close()  # what failed may have left anything behind; the next call opens it anew
+            raise
 
     def count_checkpoint(self) -> None:
         """Raises Refused when an agent has taken more than any work needs."""

@@ -146,6 +146,23 @@ class Database:
         here = self._here()
         self._patiently(lambda: here.sql.execute("VACUUM"))
 
+    def rest(self) -> None:
+        """Between two uses by the same thread: its connection stays, without what it has read; others' are closed."""
+        mine = self._threads.pop(get_ident(), None)
+        others, self._threads = self._threads, {}
+        for one in others.values():
+            one.sql.close()
+        if mine is not None:
+            self._threads[get_ident()] = mine
+            # pages are kept by a counter in the file, which a copy put back in its place can count to as well
+            self.query("PRAGMA shrink_memory")
+
+    def wake(self, reporter: Reporter) -> None:
+        """Before the next use. Raises StoreFailed if a newer Reprieve has brought the tables further meanwhile."""
+        self._reporter = reporter
+        if (here := self._threads.get(get_ident())) is not None:
+            self._version(here)
+
     def close(self) -> None:
         """Close every thread's connection. In a forked child: forget them."""
         self._is_closed = True

@@ -19,27 +19,35 @@ if TYPE_CHECKING:
     from reprieve.store.blobs import LocalBlobs
     from reprieve.store.db import Transaction
     from reprieve.store.home import Home
+    from reprieve.store.kept import Kept
     from reprieve.store.locks import Lock
 
 
 class LocalStore:
     """Store in REPRIEVE_HOME. Use it from any thread, close it when done; after a fork open another."""
 
-    def __init__(self, home: Home, db: Database, *, reporter: Reporter) -> None:
+    def __init__(self, home: Home, db: Database, *, reporter: Reporter, kept: Kept | None = None) -> None:
         """Made by `open`."""
         self.home = home
         self._db = db
+        self._kept = kept
         self._locks = Locks(home, reporter=reporter)
         self._blobs: LocalBlobs | None = None
 
     @classmethod
-    def open(cls, path: str, *, reporter: Reporter | None = None, create: bool = True) -> LocalStore:
-        """Open the store at path; make it, or finish making it, if it is not there yet."""
+    def open(
+        cls, path: str, *, reporter: Reporter | None = None, create: bool = True, kept: Kept | None = None
+    ) -> LocalStore:
+        """Open the store at path; make it, or finish making it, if it is not there yet.
+
+        `kept` is the caller's: it has the database open already, or will have it from here on.
+        """
         reporter = reporter or Reporter()
         home = open_home(path, create=create)
         if not home.is_ready:
             _create(home, reporter)
-        return cls(home, Database(home.file("store.db"), reporter=reporter), reporter=reporter)
+        db = kept.database(home, reporter) if kept else Database(home.file("store.db"), reporter=reporter)
+        return cls(home, db, reporter=reporter, kept=kept)
 
     @property
     def blobs(self) -> LocalBlobs:
@@ -110,7 +118,10 @@ class LocalStore:
         if self._blobs is not None:
             self._blobs.close()
         self._locks.close()
-        self._db.close()
+        if self._kept is None:
+            self._db.close()
+        else:
+            self._kept.rest()
 
 
 def _create(home: Home, reporter: Reporter) -> None:

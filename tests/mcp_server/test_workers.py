@@ -1,0 +1,162 @@
+"""Threads that do the calls, and the wire that answers leave by."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from reprieve.errors import Misconfigured
+from reprieve.mcp import workers
+from reprieve.mcp.stdio import Writer
+from reprieve.mcp.tool import Desk
+from reprieve.mcp.workers import Workers
+from reprieve.model.reporter import Reporter
+
+
+def in_a_worker(*jobs: Callable[[], Any]) -> list[Any]:
+    async def all_of_them() -> list[Any]:
+        pool = Workers(8)
+        return [await pool.run(job) for job in jobs]
+
+    return anyio.run(all_of_them)
+
+
+def test_calls_one_after_the_other_use_one_thread_and_one_connection(project: Path) -> None:
+    desk = Desk(str(project))
+
+    def job() -> tuple[int, object]:
+        with desk.workspace(Reporter(), create=True) as ws:
+            ws.checkpoint("x")
+            return threading.get_ident(), ws.store._db._here().sql
+
+    found = in_a_worker(job, job, job)
+    assert len(set(found)) == 1
+
+
+def test_a_call_that_failed_leaves_nothing_open_for_the_next(project: Path) -> None:
+    desk = Desk(str(project))
+
+    def good() -> object:
+        with desk.workspace(Reporter(), create=True) as ws:
+            ws.checkpoint("x")
+            return ws.store._db
+
+    def bad() -> None:
+        with pytest.raises(ZeroDivisionError), desk.workspace(Reporter()):
+            raise ZeroDivisionError
+
+    first, _, second = in_a_worker(good, bad, good)
+    assert first is not second
+    assert first._is_closed
+
+
+def test_errors_reach_the_caller(project: Path) -> None:
+    def job() -> None:
+        with Desk(str(project)).workspace(Reporter()):
+            pass
+
+    with pytest.raises(Misconfigured):
+        in_a_worker(job)
+
+
+def test_there_are_never_more_threads_than_allowed_and_idle_ones_end(project: Path) -> None:
+    seen: set[int] = set()
+    closed: list[int] = []
+
+    def job() -> None:
+        seen.add(threading.get_ident())
+        kept = workers.kept()
+        assert kept is not None
+        kept.close = lambda: closed.append(threading.get_ident())  # type: ignore[method-assign]
+        time.sleep(0.01)
+
+    async def many() -> None:
+        pool = Workers(3, idle_s=0.2)
+        async with anyio.create_task_group() as group:
+            for _ in range(30):
+                group.start_soon(pool.run, job)
+        assert len(seen) <= 3
+        while len(closed) < len(seen):
+            await anyio.sleep(0.05)
+        assert not pool._idle
+        await pool.run(job)  # and a new one begins
+
+    anyio.run(many)
+
+
+def test_what_was_begun_is_finished_when_its_caller_gives_up() -> None:
+    finished = threading.Event()
+
+    def job() -> None:
+        time.sleep(0.2)
+        finished.set()
+
+    async def give_up() -> None:
+        pool = Workers(1)
+        with anyio.move_on_after(0.05) as scope:
+            await pool.run(job)
+        assert scope.cancel_called
+        assert finished.is_set()
+
+    anyio.run(give_up)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_a_slow_reader_gets_every_byte_and_stops_nobody_else(kind: str) -> None:
+    if kind == "pipe":
+        reading, writing = os.pipe()
+    else:
+        reading, writing = (end.detach() for end in socket.socketpair())
+    text = "äx" * 500_000
+    got = bytearray()
+    ticks = 0
+
+    async def talk() -> None:
+        nonlocal ticks
+        done = anyio.Event()
+
+        async def write() -> None:
+            await Writer(writing).write(text)
+            os.close(writing)
+            done.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(write)
+            for _ in range(20):  # nobody reads, and the loop goes round
+                await anyio.sleep(0.005)
+                ticks += 1
+            assert not done.is_set()
+            while piece := await anyio.to_thread.run_sync(os.read, reading, 1 << 16):
+                got.extend(piece)
+
+    try:
+        anyio.run(talk)
+    finally:
+        os.close(reading)
+    assert ticks == 20
+    assert got.decode() == text
+
+
+def test_what_else_is_printed_is_no_message() -> None:
+    program = (
+        "import os, anyio\n"
+        "from reprieve.mcp.stdio import own_stdout\n"
+        "with own_stdout() as out:\n"
+        "    os.system('echo of a child')\n"
+        "    print('of a library', flush=True)\n"
+        "    anyio.run(out.write, 'message\\n')\n"
+        "print('after')\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "message\nafter\n"
+    assert ran.stderr == "of a child\nof a library\n"
