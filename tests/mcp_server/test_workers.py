@@ -17,7 +17,7 @@ import pytest
 
 from reprieve.errors import Misconfigured
 from reprieve.mcp import workers
-from reprieve.mcp.stdio import Writer
+from reprieve.mcp.stdio import Outlet
 from reprieve.mcp.tool import Desk
 from reprieve.mcp.workers import Workers
 from reprieve.model.reporter import Reporter
@@ -126,7 +126,7 @@ def test_a_slow_reader_gets_every_byte_and_stops_nobody_else(kind: str) -> None:
         done = anyio.Event()
 
         async def write() -> None:
-            await Writer(writing).write(text)
+            await Outlet(writing).write(text)
             os.close(writing)
             done.set()
 
@@ -145,6 +145,32 @@ def test_a_slow_reader_gets_every_byte_and_stops_nobody_else(kind: str) -> None:
         os.close(reading)
     assert ticks == 20
     assert got.decode() == text
+
+
+def test_who_gives_up_waiting_tears_no_line_and_who_reads_no_more_is_an_error() -> None:
+    reading, writing = os.pipe()
+    long, short = "x" * 300_000 + "\n", "y\n"
+
+    async def talk() -> bytes:
+        outlet = Outlet(writing)
+        with anyio.move_on_after(0.05) as scope:
+            await outlet.write(long)
+        assert scope.cancelled_caught
+        got = b""
+        async with anyio.create_task_group() as group:
+            group.start_soon(outlet.write, short)
+            while len(got) < len(long) + len(short):
+                got += await anyio.to_thread.run_sync(os.read, reading, 1 << 16)
+        os.close(reading)
+        for _ in range(2):
+            with pytest.raises(anyio.BrokenResourceError):
+                await outlet.write(short)
+        return got
+
+    try:
+        assert anyio.run(talk).decode() == long + short
+    finally:
+        os.close(writing)
 
 
 def test_what_else_is_printed_is_no_message() -> None:

@@ -175,20 +175,19 @@ def result(tool: Tool, fields: Json, call: Call) -> types.CallToolResult:
     """A good answer: as structured content, and as text for clients that read only that."""
     shown: Json = {"ok": True, "command": tool.name, **fields}
     notes = [*getattr(call.reporter, "notes", ()), *call.notes]
-    text = text_of(shown)
-    if len(text) > _LARGEST and not tool.destroys:
-        raise Usage(f"the answer has {len(text):,} characters", hints=["ask for less: limit, cursor, paths"])
-    for most in (1000, 100, 10):
-        if len(text) <= _LARGEST:
-            break
-        notes = [*notes, f"Lists in this answer were cut to {most} items; reprieve_show has all."]
-        shown = _shortened(shown, most)
-        text = text_of(shown)
     if notes:
         shown["notes"] = notes
     if tool.has_foreign_text:
         shown["notice"] = DATA
-    return _answer(shown, is_error=False)
+    told, size = _answer(shown, is_error=False)
+    if size > _LARGEST and not tool.destroys:
+        raise Usage(f"the answer has {size:,} characters", hints=["ask for less: limit, cursor, paths"])
+    for most in (1000, 100, 10):
+        if size <= _LARGEST:
+            break
+        notes = [*notes, f"Lists in this answer were cut to {most} items; reprieve_show has all."]
+        told, size = _answer({**_shortened(shown, most), "notes": notes}, is_error=False)
+    return told
 
 
 def failure(tool: Tool, error: ReprieveError, call: Call) -> types.CallToolResult:
@@ -196,16 +195,16 @@ def failure(tool: Tool, error: ReprieveError, call: Call) -> types.CallToolResul
     shown: Json = {"ok": False, "command": tool.name, "error": dict(error_json(error))}
     if notes := [*getattr(call.reporter, "notes", ()), *call.notes]:
         shown["notes"] = notes
-    if len(text_of(shown)) > _LARGEST:
-        shown = _shortened(shown, 10)
-    return _answer(shown, is_error=True)
+    told, size = _answer(shown, is_error=True)
+    return told if size <= _LARGEST else _answer(_shortened(shown, 10), is_error=True)[0]
 
 
-def _answer(shown: Json, *, is_error: bool) -> types.CallToolResult:
+def _answer(shown: Json, *, is_error: bool) -> tuple[types.CallToolResult, int]:
+    """The answer, and how many characters of text it has."""
     told = clean(shown)
-    return types.CallToolResult(
-        content=[types.TextContent(text=text_of(told))], structured_content=told, is_error=is_error
-    )
+    text = text_of(told)
+    made = types.CallToolResult(content=[types.TextContent(text=text)], structured_content=told, is_error=is_error)
+    return made, len(text)
 
 
 def text_of(shown: Json) -> str:

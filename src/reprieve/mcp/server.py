@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import mcp_types as types
 from mcp.server.lowlevel.server import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp.server.stdio import stdio_server
 
 from reprieve.mcp import answering, resources, teaching
 from reprieve.mcp.answering import Context
 from reprieve.mcp.catalog import BY_NAME, TOOLS
-from reprieve.mcp.stdio import own_stdin, own_stdout
+from reprieve.mcp.stdio import Answers, Requests, own_stdin, own_stdout
 from reprieve.mcp.tool import Desk, Tool
 from reprieve.mcp.workers import Workers
 from reprieve.version import VERSION
@@ -99,8 +98,7 @@ def serve_stdio(start: str) -> None:
 
     async def serve() -> None:
         server = make(start)
-        with own_stdin() as stdin, own_stdout() as stdout:
-            async with stdio_server(stdin=cast(Any, stdin), stdout=cast(Any, stdout)) as (reading, writing):
-                await server.run(reading, writing, server.create_initialization_options())
+        with own_stdin() as lines, own_stdout() as outlet:
+            await server.run(Requests(lines), Answers(outlet), server.create_initialization_options())
 
     anyio.run(serve)

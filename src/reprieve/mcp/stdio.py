@@ -1,17 +1,21 @@
 """Standard input and output for a server: kept from child processes, without a thread, with an end to a message's size.
 
-Not the SDK's own: a thread that waits in `read` cannot be stopped, so that a signal would not end the server; and two
-threads' work for each line that is written is a third of what a call costs beside its work.
+Not the SDK's own: a thread that waits in `read` cannot be stopped, so that a signal would not end the server; and its
+threads, tasks and queues for each line are a third of what a call costs beside its work.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import anyio
+import mcp_types as types
+from mcp.shared.message import SessionMessage
 
 LONGEST = 4 << 20  # bytes of one message, as over HTTP
 _PIECE = 1 << 16
@@ -69,31 +73,109 @@ class Lines:
         return line + b"\n"
 
 
-class Writer:
+class Outlet:
     """Text to a descriptor, without ever waiting in `write`: the client may be slow, and the others' calls go on.
 
     The descriptor is not made non-blocking, because others may share it. What a pipe takes as a whole when it has room
-    at all is PIPE_BUF bytes (POSIX); a socket or terminal that is ready takes as much.
+    at all is PIPE_BUF bytes (POSIX); a socket or terminal that is ready takes as much. Who gives up waiting tears no
+    line: what was taken is written to its end.
     """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._ready = select.poll()
         self._ready.register(fd, select.POLLOUT)
+        self._rest: deque[memoryview] = deque()
+        self._is_empty: asyncio.Event | None = None  # while the client is behind
+        self._error: OSError | None = None
 
     async def write(self, text: str) -> None:
-        rest = memoryview(text.encode())
-        while rest:
-            if not self._ready.poll(0):
-                await anyio.wait_writable(self._fd)
-            rest = rest[os.write(self._fd, rest[: select.PIPE_BUF]) :]
+        """Returns when it is written. Raises BrokenResourceError if nobody reads any more."""
+        self._rest.append(memoryview(text.encode()))
+        if self._is_empty is None:
+            self._drain()
+        if self._rest and self._error is None:
+            if self._is_empty is None:
+                self._is_empty = asyncio.Event()
+                asyncio.get_running_loop().add_writer(self._fd, self._drain)
+            await self._is_empty.wait()
+        if self._error is not None:
+            raise anyio.BrokenResourceError from self._error
 
-    async def flush(self) -> None:
-        """Nothing is held back."""
+    def _drain(self) -> None:
+        """Write as much as there is room for."""
+        try:
+            while self._rest and self._ready.poll(0):
+                first = self._rest[0]
+                if rest := first[os.write(self._fd, first[: select.PIPE_BUF]) :]:
+                    self._rest[0] = rest
+                else:
+                    self._rest.popleft()
+        except OSError as error:
+            self._error = error
+            self._rest.clear()
+        if not self._rest and self._is_empty is not None:
+            asyncio.get_running_loop().remove_writer(self._fd)
+            self._is_empty.set()
+            self._is_empty = None
+
+
+class Requests:
+    """What the client sends, as the SDK reads it; a line that is no message is its error."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        line = await anext(self._lines)
+        try:
+            return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+        except ValueError as error:
+            return error
+
+    def __aiter__(self) -> Requests:
+        return self
+
+    async def receive(self) -> SessionMessage | Exception:
+        try:
+            return await anext(self)
+        except StopAsyncIteration:
+            raise anyio.EndOfStream from None
+
+    async def aclose(self) -> None:
+        """The descriptor is its owner's."""
+
+    async def __aenter__(self) -> Requests:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+
+class Answers:
+    """What the client gets, as the SDK writes it: one message, one line."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet: Outlet | None = outlet
+
+    async def send(self, item: SessionMessage, /) -> None:
+        if self._outlet is None:
+            raise anyio.ClosedResourceError
+        await self._outlet.write(item.message.model_dump_json(by_alias=True, exclude_unset=True) + "\n")
+
+    async def aclose(self) -> None:
+        """Nothing more is sent."""
+        self._outlet = None
+
+    async def __aenter__(self) -> Answers:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 @contextmanager
-def own_stdout() -> Iterator[Writer]:
+def own_stdout() -> Iterator[Outlet]:
     """Standard output on a descriptor of our own; what anybody else prints from now on goes to standard error."""
     private = os.dup(1)
     try:
@@ -103,7 +185,7 @@ def own_stdout() -> Iterator[Writer]:
         os.dup2(nothing, 1)
         os.close(nothing)
     try:
-        yield Writer(private)
+        yield Outlet(private)
     finally:
         os.dup2(private, 1)
         os.close(private)

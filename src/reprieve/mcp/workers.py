@@ -33,7 +33,7 @@ class Workers:
     """At most so many threads. They begin when they are needed and end when they were not for a while."""
 
     def __init__(self, most: int, *, idle_s: float = _IDLE_S) -> None:
-        self._places = anyio.CapacityLimiter(most)
+        self._places = anyio.Semaphore(most, fast_acquire=True)  # without a turn of the loop where there is room
         self._idle_s = idle_s
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []  # the one that worked last is the last: the others may end
