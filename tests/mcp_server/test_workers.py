@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,29 @@ def test_errors_reach_the_caller(project: Path) -> None:
 
     with pytest.raises(Misconfigured):
         in_a_worker(job)
+
+
+def test_an_error_is_gone_when_it_was_told() -> None:
+    """Without the garbage collector: thousands of wrong calls would else be kept until it comes by."""
+    known: list[weakref.ref[BaseException]] = []
+
+    def job() -> None:
+        raise Misconfigured("wrong")
+
+    async def call() -> None:
+        pool = Workers(1)
+        try:
+            await pool.run(job)
+        except Misconfigured as error:
+            known.append(weakref.ref(error))
+        await pool.run(lambda: None)
+
+    gc.disable()
+    try:
+        anyio.run(call)
+        assert known[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_there_are_never_more_threads_than_allowed_and_idle_ones_end(project: Path) -> None:
