@@ -8,42 +8,40 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from json import dumps as json_dumps
+from marshal import dumps as marshal_dumps
 from typing import Any
 from weakref import ref as weak
 
 SIMPLE = frozenset((str, int, bool, float, type(None)))
 _set = object.__setattr__  # a model's own __setattr__ would validate
-_getrefcount = getattr(sys, "getrefcount", lambda thing: -2)
+getrefcount: Callable[[object], int] = getattr(sys, "getrefcount", lambda thing: -2)
+# Where threads run at once, or nobody counts, a count of references says nothing.
+COUNTS_TELL = hasattr(sys, "getrefcount") and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def fields_of(model: Any) -> tuple[object, ...] | None:
-    """What a model holds, so that a later change shows; None if that cannot be told from its fields alone."""
+    """What a model is stored as follows from this: later, if equal, it did not change. None if that cannot be told."""
     if model.__pydantic_extra__:
         return None
-    values = tuple(model.__dict__.values())
-    for value in values:
-        if value and type(value) is not str:
-            break
-    else:
-        # empty containers of our own: the model's may be filled later, and would still be equal to themselves
-        return tuple(value.copy() if type(value) in (dict, list) else value for value in values)
+    fields: dict[str, object] = model.__dict__
     try:
-        return tuple(json_dumps(value) if value and type(value) in (list, dict) else _scalar(value) for value in values)
+        # with the types: 0, False and 0.0 are equal
+        return (type(model), *fields, *map(type, fields.values()), *map(_written, fields.values()))
     except (TypeError, ValueError):
         return None
 
 
-def is_same(model: Any, fields: tuple[object, ...]) -> bool:
-    # Where all fields are text or empty they stand for themselves, and comparing them is all there is to do.
-    if not model.__pydantic_extra__ and tuple(model.__dict__.values()) == fields:
-        return True
-    return fields_of(model) == fields
-
-
-def _scalar(value: object) -> object:
-    if type(value) in SIMPLE or not value:
+def _written(value: Any) -> object:
+    """A value that cannot change, and is equal only to one that is stored alike."""
+    cls = type(value)
+    if cls is float:
+        return repr(value)  # 0.0 and -0.0 are equal
+    if cls in SIMPLE:
         return value
-    raise TypeError
+    if cls is not dict and cls is not list:
+        raise TypeError
+    json_dumps(value)  # only JSON's types: of others equal bytes would not say that they are the same
+    return marshal_dumps(value, 2)  # JSON does not tell a tuple from a list, nor 1 from "1" as a key
 
 
 class Original:
@@ -66,9 +64,9 @@ class Original:
     def lend(self) -> Any:
         """A model of the caller's own: the newest copy if nobody has it any more, nor its fields, else another."""
         one = self.spare
-        if one is not None and _getrefcount(one) == _ALONE:
+        if one is not None and getrefcount(one) == _ALONE:
             values = one.__dict__
-            if _getrefcount(values) == _ALONE_FIELDS and values.keys() == self.values.keys():
+            if getrefcount(values) == _ALONE_FIELDS and values.keys() == self.values.keys():
                 values.update(self.values)
                 for name in self.dicts:
                     values[name] = {}
@@ -100,7 +98,7 @@ class Original:
         for name in self.lists:
             values[name] = []
         for name, value in self.containers:
-            values[name] = _copied(value)
+            values[name] = copied(value)
 
 
 class _Probe:
@@ -111,12 +109,12 @@ def _held(probe: Any) -> tuple[int, int]:
     """How many references there are to an object, and to its fields, when only its `Original` has it."""
     one = probe.spare
     values = one.__dict__
-    return _getrefcount(one), _getrefcount(values)
+    return getrefcount(one), getrefcount(values)
 
 
 def _calibrated() -> tuple[int, int]:
-    """What `_held` says here: interpreters count differently. Where threads run at once a count says nothing."""
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    """What `_held` says here: interpreters count differently."""
+    if not COUNTS_TELL:
         return -1, -1
     probe = _Probe()
     probe.spare = _Probe()
@@ -127,10 +125,13 @@ def _calibrated() -> tuple[int, int]:
 _ALONE, _ALONE_FIELDS = _calibrated()
 
 
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
+    """A value of JSON that shares nothing that can change."""
     cls = type(value)
     if cls is dict:
-        return {key: _copied(item) for key, item in value.items()} if value else {}
+        return {key: copied(item) for key, item in value.items()} if value else {}
     if cls is list:
-        return [_copied(item) for item in value] if value else []
+        return [copied(item) for item in value] if value else []
+    if cls is tuple:
+        return tuple(map(copied, value))
     return value

@@ -11,7 +11,8 @@ What was read or written is remembered, and handed out as copies only: a state t
 change what another one gets. (The states of one listing share their messages: they have one owner.) A copy that nobody
 has any more is handed out again, with its fields as they were: a turn of a long conversation would otherwise make
 thousands of objects, and the collector of garbage looks at them all. An object that is stored again is recognised by
-being the same object with the same fields; anything else about it would have to be written out to be compared.
+being the same object with the same fields; anything else about it would have to be written out to be compared. Long
+lists do both for many messages at a time (runs.py).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from weakref import ref as weak
 from reprieve.errors import StoreCorrupted
 from reprieve.store.thread_protocol import ThreadStore
 from reprieve.store.thread_sealed import naming
-from reprieve.threads.models import SIMPLE, Original, fields_of, is_same
+from reprieve.threads.models import SIMPLE, Original, fields_of
+from reprieve.threads.runs import SIZE, Runs
 from reprieve.threads.values import Plain, Types, dumps, loads
 
 Reference = Any
@@ -48,6 +50,7 @@ class Parts:
         self._texts: dict[str, bytes] = {}  # hash of the part that is this text
         self._objects: dict[int, tuple[Callable[[], object], bytes, tuple[object, ...]]] = {}  # by id()
         self._values: dict[bytes, _Kept] = {}
+        self._runs = Runs()
         self._nodes: dict[bytes, tuple[int, list[bytes]]] = {}
         # the newest long list: its elements, and where its first nodes end. The next one mostly begins with it.
         self._newest: tuple[list[bytes], list[tuple[int, bytes]]] = ([], [])
@@ -88,21 +91,27 @@ class Parts:
         return {"n": hashes[0].hex()}
 
     def _elements_of(self, value: list[Any], out: dict[bytes, bytes], known: set[bytes]) -> list[bytes]:
-        hashes = []
-        objects, models = self._objects, self.types.models
-        for item in value:
-            if type(item) in models:  # as in _element, without a call for each of thousands of messages
-                found = objects.get(id(item))
-                if (
-                    found is not None
-                    and found[1] in known
-                    and not item.__pydantic_extra__
-                    and tuple(item.__dict__.values()) == found[2]
-                    and found[0]() is item
-                ):
-                    hashes.append(found[1])
-                    continue
-            hashes.append(self._element(item, out, known))
+        hashes: list[bytes] = []
+        objects, models, same = self._objects, self.types.models, self._runs.same
+        at = streak = 0  # how many of the last ones are remembered, but in no run yet
+        while at < len(value):
+            item = value[at]
+            if type(item) not in models:
+                hashes.append(self._element(item, out, known))
+                at, streak = at + 1, 0
+                continue
+            run = same(value, at)
+            if run is not None and known.issuperset(run):
+                hashes += run
+                at, streak = at + SIZE, 0
+                continue
+            hash = self._element(item, out, known)
+            hashes.append(hash)
+            found = objects.get(id(item))
+            at, streak = at + 1, streak + 1 if found is not None and found[1] == hash else 0
+            if streak == SIZE:
+                self._runs.remember(hashes[-SIZE:], value[at - SIZE : at])
+                streak = 0
         return hashes
 
     def _leaves(self, hashes: list[bytes], out: dict[bytes, bytes], known: set[bytes]) -> list[bytes]:
@@ -145,7 +154,7 @@ class Parts:
                 return hash
         elif cls in self.types.models:
             found = self._objects.get(id(item))
-            if found is not None and found[0]() is item and is_same(item, found[2]):
+            if found is not None and found[0]() is item and fields_of(item) == found[2]:
                 hash = found[1]
                 if hash in known or hash in out:
                     return hash
@@ -192,6 +201,8 @@ class Parts:
             hashes = self._elements(_hash(reference["n"]), known)
             if known is not None:
                 known.update(hashes)
+                if shared is None:
+                    return self._take_runs(hashes)
             return self._take(hashes, known is not None, shared)
         if "d" in reference:
             hash = _hash(reference["d"])
@@ -287,14 +298,41 @@ class Parts:
                 made.append(self.decode(reference, None, shared))
         return made
 
+    def _take_runs(self, hashes: list[bytes]) -> list[Any]:
+        """As `_take`, to be remembered, but most of a long list in runs."""
+        made: list[Any] = []
+        single: list[bytes] = []  # that come next and are in no run
+        at = 0
+        while at < len(hashes):
+            lent = self._runs.lend(hashes, at)
+            if lent is None:
+                single.append(hashes[at])
+                at += 1
+                if len(single) == SIZE:
+                    made += self._new_run(single)
+                    single = []
+                continue
+            if single:
+                made += self._take(single, True, None)
+                single = []
+            made += lent
+            at += SIZE
+        return made + self._take(single, True, None)
+
+    def _new_run(self, hashes: list[bytes]) -> list[Any]:
+        found = self._found(hashes)
+        if any(copy is not Original.lend for copy, _ in found):
+            return self._take(hashes, True, None)
+        copies = [original.copy() for _, original in found]
+        for hash, (_, original), one in zip(hashes, found, copies, strict=True):
+            self._objects[id(one)] = (weak(one), hash, original.fields)
+        _trim(self._objects)
+        return self._runs.add(hashes, copies)
+
     def _take(self, hashes: list[bytes], remember: bool, shared: dict[bytes, Any] | None) -> list[Any]:
-        found = [*map(self._values.get, hashes)]
-        if None in found:
-            fresh = self._read([hash for hash, one in zip(hashes, found, strict=True) if one is None])
-            found = [one or fresh[hash] for hash, one in zip(hashes, found, strict=True)]
         made = []
         objects, lend = self._objects, Original.lend
-        for hash, (copy, original) in zip(hashes, cast("list[_Kept]", found), strict=True):
+        for hash, (copy, original) in zip(hashes, self._found(hashes), strict=True):
             if copy is lend:
                 one = shared.get(hash) if shared is not None else None
                 if one is None:
@@ -311,6 +349,13 @@ class Parts:
         if remember:
             _trim(objects)
         return made
+
+    def _found(self, hashes: list[bytes]) -> list[_Kept]:
+        found = [*map(self._values.get, hashes)]
+        if None in found:
+            fresh = self._read([hash for hash, one in zip(hashes, found, strict=True) if one is None])
+            found = [one or fresh[hash] for hash, one in zip(hashes, found, strict=True)]
+        return cast("list[_Kept]", found)
 
     def _read(self, hashes: list[bytes]) -> dict[bytes, _Kept]:
         fresh = {hash: self._original(body) for hash, body in self.bodies(hashes).items()}

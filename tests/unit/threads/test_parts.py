@@ -155,3 +155,20 @@ def test_a_copy_is_handed_out_again_only_when_nobody_has_it_or_its_fields(world:
     kwargs["x"] = 1
     assert second == talk(20)
     assert world.keep(second)[1] == 0, "and they are still recognised"
+
+
+def test_a_set_that_is_filled_and_a_tuple_that_becomes_a_list_are_noticed(world: World) -> None:
+    messages = [*talk(20), *(ToolMessage("r", tool_call_id="c", artifact=a, id="x") for a in (set(), {"a": (1,)}))]
+    before, _, _ = world.keep(messages)
+    messages[20].artifact.add(1)
+    filled, _, _ = world.keep(messages)
+    messages[21].artifact["a"] = [1]
+    listed, _, _ = world.keep(messages)
+    assert repr(world.fresh().decode(before)[20:]) != repr(world.fresh().decode(filled)[20:])
+    assert repr(world.fresh().decode(listed)) == repr(messages)
+
+
+def test_a_list_in_a_tuple_is_the_callers_own_too(world: World) -> None:
+    reference, _, _ = world.keep([*talk(20), ToolMessage("r", tool_call_id="c", artifact={"a": ([1],)}, id="x")])
+    world.parts.decode(reference, world.known)[20].artifact["a"][0].append(2)
+    assert world.parts.decode(reference, world.known)[20].artifact == {"a": ([1],)}
