@@ -10,8 +10,9 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import trees
@@ -19,19 +20,32 @@ from benchmarks.measure import Failed, Took, process
 from benchmarks.peers import System
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+_INSTALLED = "BENCHMARK_INSTALLED"  # set in what run_installed runs
 NOT_SOURCE = shutil.ignore_patterns(".git", "build", "*.egg-info", "*.so", "__pycache__", ".*_cache", ".hypothesis")
 
 
-def install(folder: Path, *, repository: Path = REPOSITORY) -> Path:
+def install(folder: Path, *, repository: Path = REPOSITORY, extra: str = "", beside: Sequence[str] = ()) -> Path:
     """Install the working tree into an environment (not editable: measured is what users get, .pyc files included)."""
     source = folder / "source"
     shutil.copytree(repository, source, ignore=NOT_SOURCE)  # a build in the repository itself may pick up stale files
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True, env=trees.quiet_env())
-    pip = [str(folder / "venv/bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", str(source)]
-    subprocess.run(pip, check=True, env=trees.quiet_env())
+    pip = [str(folder / "venv/bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    wanted = f"{source}[{extra}]" if extra else str(source)
+    subprocess.run([*pip, wanted, *beside], check=True, env=trees.quiet_env())
     if not (folder / "venv/bin/reprieve").exists():
         raise Failed("the package was installed, but has no `reprieve` command")
     return folder / "venv/bin"
+
+
+def run_installed(module: str, *, extra: str, beside: Sequence[str]) -> int:
+    """Run a benchmark again, as it was called, in an environment that has what is missing here; its exit code."""
+    if _INSTALLED in os.environ:
+        raise Failed(f"{module} misses something in the environment that was made for it: its extra is not enough")
+    with tempfile.TemporaryDirectory(prefix="reprieve-benchmark-") as folder:
+        print(f"installing reprieve[{extra}] and {', '.join(beside)} into an environment of its own", file=sys.stderr)
+        python = install(Path(folder), extra=extra, beside=beside) / "python"
+        environ = trees.quiet_env() | {_INSTALLED: "yes"}
+        return subprocess.run([python, "-m", module, *sys.argv[1:]], cwd=REPOSITORY, env=environ).returncode
 
 
 def helper(home: Path) -> int:
