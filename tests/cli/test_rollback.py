@@ -210,3 +210,18 @@ def test_a_path_that_was_never_there_is_exit_2(cli: Cli, project: Path) -> None:
     assert result.code == 2 and "REDME.md" in result.err
     assert cli("rollback", "start", "--only", "README.md").code == 0
     assert cli("rollback", "start", "--only", "README.md").code == 0  # nothing left to do is no error
+
+
+def test_a_name_outside_that_keeps_the_agents_bytes_is_said(cli: Cli, project: Path) -> None:
+    """A file linked from elsewhere is replaced, never written in place: who has the other name must know."""
+    outside = project.parent / "outside.txt"
+    os.link(project / "README.md", outside)
+    os.link(project / "src" / "util.py", project / "src" / "twin.py")
+    cli("checkpoint", "good")
+    (project / "README.md").write_text("the agent's")
+    (project / "src" / "util.py").write_text("the agent's")
+    result = cli("rollback")
+    assert (project / "README.md").read_text().startswith("# A project")
+    assert (project / "src" / "twin.py").samefile(project / "src" / "util.py")
+    assert outside.read_text() == "the agent's"
+    assert "1 file has another name outside of the folder, which keeps what was here: README.md" in result.err

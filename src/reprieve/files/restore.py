@@ -20,7 +20,6 @@ from reprieve.files.beneath import Beneath, is_listed
 from reprieve.files.doors import Doors
 from reprieve.files.graft import find_grafts, find_others, finish_folders
 from reprieve.files.likeness import Likeness, content_of
-from reprieve.files.links import count_names
 from reprieve.files.meta import adds_xattrs, is_dir, verify_times
 from reprieve.files.preflight import find_obstacles
 from reprieve.files.stage import Stage
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _FEW = 8  # moves for which a thread costs more than it saves
+_NAMED = 3  # paths in a sentence
 _MANY = 500  # moves from which on it pays to do two things at once
 
 
@@ -70,7 +70,6 @@ class Restore:
         self._steps = Steps(self._doors, self._likeness, self._stage)
         self._grafts = [-1] * len(self.moves)  # for each move the number of the new directory that brings it along
         self._members: dict[int, bytes] | None = None  # hard-link group -> a path of it that is not moved
-        self._counts: dict[int, int] | None = None  # hard-link group -> names in the tree
         self._staged = bytearray(len(self.moves))  # 1: a new file takes the place
 
     @property
@@ -252,6 +251,7 @@ class Restore:
             ahead.start(self._sync, lambda _: None)
         try:
             self._steps.return_late_writes()
+            self._say_what_is_shared()
             for stage in self.stages.values():
                 stage.start_clearing()
             folders = []
@@ -288,6 +288,14 @@ class Restore:
                 self._sync()
         self.beneath.close()
         return result
+
+    def _say_what_is_shared(self) -> None:
+        """A file that also has a name elsewhere is not written in place; so that name keeps what is taken back here."""
+        shared = self._steps.shared
+        if shared:
+            names = ", ".join(os.fsdecode(path) for path in shared[:_NAMED]) + (", …" if len(shared) > _NAMED else "")
+            count = "1 file has" if len(shared) == 1 else f"{len(shared)} files have"
+            self.reporter.warn(f"{count} another name outside of the folder, which keeps what was here: {names}")
 
     def _sync(self) -> None:
         if self.is_durable:
@@ -329,13 +337,7 @@ class Restore:
             return True
         # a file that is also linked from outside the tree must not be changed in place
         st = self.beneath.lstat(path)
-        return st is not None and after.kind == FILE and st.st_nlink > self._names(after.link)
-
-    def _names(self, link: int) -> int:
-        """How many names of a hard-link group are in the tree; a file without a group has one."""
-        if self._counts is None:
-            self._counts = count_names(self.index)
-        return self._counts.get(link, 0) if link else 1
+        return st is not None and after.kind == FILE and st.st_nlink > self._steps.names(after.link)
 
     def _unmoved_member(self, wanted: Entry) -> bytes:
         """A path of the entry's hard-link group that stays and has its content, b"" if there is none."""

@@ -17,6 +17,7 @@ from reprieve.errors import Partial
 from reprieve.files import native, tree
 from reprieve.files.beneath import is_listed
 from reprieve.files.likeness import has_bytes
+from reprieve.files.links import count_names
 from reprieve.files.meta import file_type, set_meta
 from reprieve.model.change import Gap
 from reprieve.model.entry import DIR, Entry
@@ -47,7 +48,9 @@ class Steps:
         self.done: set[bytes] = set()
         self.conflicts: list[Conflicted] = []
         self.lost: list[Gap] = []
+        self.shared: list[bytes] = []  # what was taken out and has another name outside of the tree
         self._made: list[tuple[str, bytes, bytes, Stage]] = []  # (what, path, name in the stage), to take back
+        self._counts: dict[int, int] | None = None  # hard-link group -> names in the tree
         self._trash: list[tuple[Stage, bytes, bytes]] = []  # (stage, name in it, path that it came from)
 
     def remove(self, path: bytes, before: Entry, after: Entry | None) -> None:
@@ -216,6 +219,8 @@ class Steps:
             if row < 0 or not stat.S_ISREG(st.st_mode):
                 continue
             _, entry = tree.entry_at(self.index, row)
+            if st.st_nlink > 1 and st.st_nlink > self.names(entry.link):
+                self.shared.append(path)
             is_same = (st.st_size, st.st_mtime_ns) == (entry.size, entry.mtime_s * 1_000_000_000 + entry.mtime_ns)
             # what is written through a mapping does not always move the times
             if is_same and not (is_open and not has_bytes(from_fd, last_name, entry)):
@@ -233,6 +238,12 @@ class Steps:
                 native.rename2(from_fd, last_name, fd, last, _EXCHANGE)
             self.done.discard(path)
             self.conflicts.append(Conflicted(path, "still being written by a program; left as it is"))
+
+    def names(self, link: int) -> int:
+        """How many names of a hard-link group were in the tree; a file without a group had one."""
+        if self._counts is None:
+            self._counts = count_names(self.index)
+        return self._counts.get(link, 0) if link else 1
 
     def _still_open(self) -> list[bool]:
         """For each file in the trash, whether somebody has it open or mapped for writing, or that can't be told."""
