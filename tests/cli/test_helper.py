@@ -507,6 +507,41 @@ def test_a_store_that_is_deleted_takes_the_helper_along(installed: Installed, pr
     assert running(str(installed.home))  # and did not take the new one's socket
 
 
+def spare_of(pid: int) -> int:
+    """The fork that waits for the next command and has the store open; 0 as long as there is none."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return next((int(one) for one in children if any(link.endswith("/store.db") for link in _links(int(one)))), 0)
+
+
+def test_the_next_command_finds_the_store_open_and_nobody_locked_out(installed: Installed, project: Path) -> None:
+    pid = installed.warm(project)
+    assert installed.run("checkpoint", cwd=project).returncode == 0  # asks about the tree, so it is known where
+    until(lambda: spare_of(pid))
+    locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    assert not [lock for lock in locks if lock[4] == str(spare_of(pid))]
+    assert installed.run("checkpoint", "seen", cwd=project).returncode == 0
+    assert installed.directs == 1
+    assert b"seen" in installed.run("log", cwd=project).stdout
+
+
+def test_a_store_that_was_exchanged_under_a_waiting_fork_is_not_the_one_that_is_used(
+    installed: Installed, project: Path
+) -> None:
+    pid = installed.warm(project)
+    assert installed.run("checkpoint", cwd=project).returncode == 0
+    until(lambda: spare_of(pid))
+    old = installed.home / "store.db"
+    kept = os.open(old, os.O_RDONLY)
+    shutil.copy(old, installed.home / "tmp" / "copy")
+    os.rename(installed.home / "tmp" / "copy", old)
+    before = os.fstat(kept)
+    assert installed.run("checkpoint", "into the new one", cwd=project).returncode == 0
+    assert installed.directs == 1
+    assert os.fstat(kept).st_mtime_ns == before.st_mtime_ns
+    os.close(kept)
+    assert b"into the new one" in installed.run("log", cwd=project, env={"REPRIEVE_HELPER": "off"}).stdout
+
+
 def test_changed_code_is_not_run_from_memory(tmp_path: Path, project: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(SRC, source, ignore=shutil.ignore_patterns("__pycache__"))

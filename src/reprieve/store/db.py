@@ -58,6 +58,7 @@ class Database:
         *,
         reporter: Reporter | None = None,
         wait_s: float = PATIENCE_S,
+        busy_s: float = _SAY_AFTER_S,
         is_new: bool = False,
         migrations: Sequence[Sequence[str]] = MIGRATIONS,
         pragmas: Sequence[str] = _PRAGMAS,
@@ -65,6 +66,7 @@ class Database:
         self.path = path
         self._reporter = reporter or Reporter()
         self._wait_s = wait_s
+        self._busy_s = busy_s
         self._is_new = is_new  # being created: empty is right
         self._migrations = migrations
         self._pragmas = pragmas
@@ -163,6 +165,14 @@ class Database:
         if (here := self._threads.get(get_ident())) is not None:
             self._version(here)
 
+    def hand_over(self, reporter: Reporter) -> None:
+        """For a command, after it was opened without patience and before one was known; checked as if opened now."""
+        self._reporter, self._wait_s, self._busy_s = reporter, PATIENCE_S, _SAY_AFTER_S
+        here = self._here()
+        self.query(f"PRAGMA busy_timeout = {int(_SAY_AFTER_S * 1000)}")
+        if self._version(here) < len(self._migrations):
+            self.migrate()
+
     def close(self) -> None:
         """Close every thread's connection. In a forked child: forget them."""
         self._is_closed = True
@@ -194,7 +204,7 @@ class Database:
             raise StoreFailed("the store is closed")
         uri = f"file:{_quoted(self.path)}?mode=rw"  # rw: a database that has vanished is not made anew
         try:
-            sql = sqlite3.connect(uri, uri=True, timeout=_SAY_AFTER_S, isolation_level=None, check_same_thread=False)
+            sql = sqlite3.connect(uri, uri=True, timeout=self._busy_s, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as exc:
             raise translate(exc, self.path) from exc
         here = self._threads[get_ident()] = _Connection(sql)

@@ -46,7 +46,10 @@ class LocalStore:
         home = open_home(path, create=create)
         if not home.is_ready:
             _create(home, reporter)
-        db = kept.database(home, reporter) if kept else Database(home.file("store.db"), reporter=reporter)
+        if kept:
+            db = kept.database(home, reporter)
+        else:
+            db = _early_database(home, reporter) or Database(home.file("store.db"), reporter=reporter)
         return cls(home, db, reporter=reporter, kept=kept)
 
     @property
@@ -122,6 +125,58 @@ class LocalStore:
             self._db.close()
         else:
             self._kept.rest()
+
+
+_early: tuple[tuple[int, int], Database] | None = None  # which file, and the connection to it
+
+
+def open_early(path: str, root: bytes) -> None:
+    """Have a connection before it is known which command this process will run, and read what each reads first.
+
+    Holds no lock and waits for nobody: raises instead. `LocalStore.open` uses it if that is the same file then; whether
+    its content still is, SQLite looks at each statement.
+    """
+    global _early
+    home = open_home(path, create=False)
+    if not home.is_ready:
+        return
+    file = home.file("store.db")
+    before = _identity(file)
+    db = Database(file, wait_s=0, busy_s=0)
+    try:
+        store = LocalStore(home, db, reporter=Reporter())
+        for record in store.workspaces():
+            if record.root == root:
+                timeline = store.timeline(record.id)
+                timeline.intent()
+                next(timeline.backwards(), None)
+        if _identity(file) != before:
+            raise OSError(116, "the database was exchanged", file)
+        db.rest()
+    except BaseException:
+        db.close()
+        raise
+    _early = before, db
+
+
+def _early_database(home: Home, reporter: Reporter) -> Database | None:
+    global _early
+    if _early is None:
+        return None
+    (identity, db), _early = _early, None
+    if db.path == home.file("store.db") and _identity(db.path) == identity:
+        db.hand_over(reporter)
+        return db
+    db.close()
+    return None
+
+
+def _identity(path: str) -> tuple[int, int]:
+    try:
+        info = os.lstat(path)
+    except OSError as exc:
+        raise failed(exc, path, f"open {path!r}") from exc
+    return info.st_dev, info.st_ino
 
 
 def _create(home: Home, reporter: Reporter) -> None:

@@ -30,7 +30,8 @@ _SPARE_S = 0.1  # a spare is forked when the command has ended, which goes first
 class Self:
     """What the helper is, for comparison with those who ask."""
 
-    def __init__(self, home: int, folder: bytes) -> None:
+    def __init__(self, home: int, path: str, folder: bytes) -> None:
+        self.path = path
         self.folder = folder
         self.pid = os.getpid()
         known = peer.status("self")
@@ -173,11 +174,16 @@ class Server:
                 gc.set_threshold(200_000)  # as in entry.run: a command ends before its garbage counts
                 ours.close()
                 self._let_go()
-                stead.serve(connection or stead.wait_for_connection(its, self.me.pages), self.me, its)
+                stead.serve(connection or self._as_spare(its), self.me, its)
             finally:
                 os._exit(70)
         its.close()
         return Child(pid, ours)
+
+    def _as_spare(self, channel: socket.socket) -> socket.socket:
+        """In the fork: be ready, and wait until somebody asks."""
+        root = self.watches.newest()
+        return stead.wait_for_connection(channel, self.me.pages, store=self.me.path if root else "", root=root)
 
     def _let_go(self) -> None:
         """In the fork: nothing of the server's stays, above all not its lock and the connections of others."""
@@ -242,7 +248,7 @@ def main(argv: list[str]) -> int:
     """Serve one store until it is time to end."""
     home = place.open_home(argv[0])
     preload.load()
-    me = Self(home, os.fsencode(argv[1]))
+    me = Self(home, argv[0], os.fsencode(argv[1]))
     if me.is_confined or len(os.listdir("/proc/self/task")) > 1:
         return 1
     gc.collect()

@@ -23,6 +23,7 @@ from reprieve.cli.helper import peer
 from reprieve.cli.helper.peer import Unlike
 from reprieve.errors import ReprieveError
 from reprieve.files import processes, told
+from reprieve.store.local import open_early
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,10 +66,20 @@ class Request:
         self.variables.pop(b"REPRIEVE_LAUNCHED", None)
 
 
-def wait_for_connection(channel: socket.socket, pages: Sequence[tuple[int, int]]) -> socket.socket:
-    """What a spare fork does until it is needed. It ends with the helper."""
+def wait_for_connection(
+    channel: socket.socket, pages: Sequence[tuple[int, int]], *, store: str, root: bytes
+) -> socket.socket:
+    """What a spare fork does until it is needed. It ends with the helper.
+
+    `store`, if there is one to be opened, and `root`: where the last command was at work, and so will be the next.
+    """
     name = _rename(b"reprieve-spare")
     _have_pages(pages)
+    if store and not _is_waiting(channel):
+        try:
+            open_early(store, root)
+        except (ReprieveError, OSError):
+            store = ""  # the command opens it itself, and says what is wrong
     try:
         data, fds, _, _ = socket.recv_fds(channel, 1, 1)
     except OSError:
@@ -78,6 +89,12 @@ def wait_for_connection(channel: socket.socket, pages: Sequence[tuple[int, int]]
     os.set_inheritable(fds[0], False)
     _rename(name)
     return socket.socket(fileno=fds[0])
+
+
+def _is_waiting(channel: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def own_pages() -> list[tuple[int, int]]:
@@ -250,9 +267,7 @@ def _stop_with_caller(connection: socket.socket) -> None:
     fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(connection, fcntl.F_SETSIG, _signal.SIGTERM)
     fcntl.fcntl(connection, fcntl.F_SETFL, os.O_ASYNC)
-    poll = select.poll()
-    poll.register(connection, select.POLLIN)
-    if poll.poll(0):  # it was killed just before
+    if _is_waiting(connection):  # it was killed just before
         os._exit(128 + _signal.SIGKILL)
 
 

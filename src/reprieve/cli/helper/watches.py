@@ -78,6 +78,10 @@ class Watches:
             if tree.follower is not None:
                 tree.follower.close()
 
+    def newest(self) -> bytes:
+        """The root of the tree that was asked about last, b"" if none was."""
+        return max(self._trees.values(), key=lambda tree: tree.asked_at).root if self._trees else b""
+
     # -- for the server's loop
 
     def fds(self) -> list[int]:
