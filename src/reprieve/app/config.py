@@ -336,6 +336,7 @@ KEYS = (
         "Let that process follow the tree with inotify, so that a checkpoint looks only at what may have changed",
     ),
 )
+_VARIABLES = tuple(key for key in KEYS if key.variable)
 
 
 class Config(Value):
@@ -403,8 +404,8 @@ def load(root: bytes | None = None) -> Config:
     problems: list[str] = []
     if root is not None:
         _tighten(root, values, origins, problems)
-    for key in KEYS:
-        given = os.environ.get(key.variable, "") if key.variable else ""
+    for key in _VARIABLES:
+        given = os.environ.get(key.variable, "")
         if given:
             values[key.attribute] = convert(key, given, key.variable)
             origins[key.name] = key.variable

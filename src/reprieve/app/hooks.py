@@ -53,10 +53,12 @@ def handle(
     variables: Mapping[str, str] | None = None,
     reporter: Reporter | None = None,
     clock: Callable[[], int] = time.time_ns,
+    is_last: bool = False,
 ) -> str:
     """Do what an event asks for; durable when this returns. The answer is a note for the agent's model, or "".
 
-    `can_note`: the agent reads a note in answer to this event.
+    `can_note`: the agent reads a note in answer to this event. `is_last`: the process ends after this, and the system
+    closes what it has open when the agent has its answer.
     """
     places = Places(
         event,
@@ -82,7 +84,8 @@ def handle(
         ):
             _elsewhere(event, places)
     finally:
-        places.close()
+        if not is_last:
+            places.close()
     return "\n\n".join(note for note in notes if note)
 
 

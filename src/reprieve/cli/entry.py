@@ -35,7 +35,7 @@ def main() -> int:
     if sys.argv[1:2] == ["hook"] and "--help" not in sys.argv and "-h" not in sys.argv:
         from reprieve.cli.hooking import serve
 
-        return serve(sys.argv[2:])
+        return serve(sys.argv[2:], is_last=True)
     from reprieve.cli.main import main
 
     return main()

@@ -30,20 +30,25 @@ class OverBudget(KeyboardInterrupt):
     """The time is up. Like an interrupt, so that what was read so far is kept for the next try."""
 
 
-def serve(words: Sequence[str]) -> int:
-    """Answer on the standard streams; the exit code."""
+def serve(words: Sequence[str], *, is_last: bool = False) -> int:
+    """Answer on the standard streams; the exit code. `is_last`: this process ends with the answer."""
     if os.isatty(0):
         _write(2, b"reprieve hook is called by coding agents, with a payload on standard input\n"
                   b"Hint: install it with: reprieve protect\n")  # fmt: skip
         return 0
-    out, err, code = reply(words, _read(), os.environ)
+    out, err, code = reply(words, _read(), os.environ, is_last=is_last)
     _write(1, out)
     _write(2, err)
     return code
 
 
 def reply(
-    words: Sequence[str], data: bytes, variables: Mapping[str, str], handle: Callable[..., str] | None = None
+    words: Sequence[str],
+    data: bytes,
+    variables: Mapping[str, str],
+    handle: Callable[..., str] | None = None,
+    *,
+    is_last: bool = False,
 ) -> Reply:
     """The answer to one call of the hook. Never raises. `handle` is `app.hooks.handle` unless a test gives another."""
     name = words[0] if words else ""
@@ -57,7 +62,7 @@ def reply(
             return _probed(token, variables)
         agent = registry.load(registry.host_of(name, payload, variables))
         event = agent.read(payload, named)
-        answer = _decide(agent, event, variables, said, handle)
+        answer = _decide(agent, event, variables, said, handle, is_last=is_last)
         out, err, code = agent.answer(event, answer)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last resort: it is said, and the agent goes on
         said.append(f"this is a bug in Reprieve, the step is not protected: {type(error).__name__}: {error}")
@@ -90,6 +95,8 @@ def _decide(
     variables: Mapping[str, str],
     said: list[str],
     handle: Callable[..., str] | None,
+    *,
+    is_last: bool,
 ) -> Answer:
     if variables.get("REPRIEVE_DISABLED") == "1":
         text = "Reprieve is switched off (REPRIEVE_DISABLED=1): no step is protected"
@@ -103,9 +110,10 @@ def _decide(
         with _Budget(event.kind):
             can_note = agent.carries_note(event)
             reporter = _Said(said)
-            return Answer(
-                note=(handle or hooks.handle)(event, can_note=can_note, variables=variables, reporter=reporter)
+            note = (handle or hooks.handle)(
+                event, can_note=can_note, variables=variables, reporter=reporter, is_last=is_last
             )
+            return Answer(note=note)
     except OverBudget as over:
         why, hints = str(over), ["give it more time: reprieve config set hook.budget_s 55"]
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reprieve.errors import StoreCorrupted
-from reprieve.store.chain import FIRST_PREV, entry_hash
+from reprieve.store.chain import FIRST_PREV, entry_hash, is_sound
 from reprieve.store.hashing import sha256
 from reprieve.store.local import LocalStore
 from reprieve.testing.store_suite import draft
@@ -293,3 +293,18 @@ def test_an_entry_that_is_missing_is_not_passed_over(history: LocalStore) -> Non
         with pytest.raises(StoreCorrupted, match="6 is missing"):
             list(walk)
     assert len(list(timeline.after(6))) == COUNT - 6
+
+
+def test_an_entry_that_was_proven_proves_no_other(history: LocalStore) -> None:
+    entry = history.timeline("w").head()
+    assert entry is not None and is_sound("w", entry)
+    assert is_sound("w", entry.replace(name="a mark"))
+    for changed in (
+        entry.replace(label="another"),
+        entry.replace(hash=bytes(32)),
+        entry.replace(prev=bytes(32)),
+        entry.replace(seq=float(entry.seq)),  # equal, and not what was written
+        entry.replace(files=bool(entry.files)),
+    ):
+        assert is_sound("w", entry) and not is_sound("w", changed)
+    assert not is_sound("other", entry)
