@@ -213,7 +213,7 @@ def call(
             tool=tool,
             is_read_only=is_read_only,
             arguments=shown(arguments),
-            input_key=key_of(tool, arguments),
+            input_key="" if more.get("call_id") else key_of(tool, arguments),
             is_container=tool in _SPAWNERS,
             command=command_of(arguments) if is_shell else None,
             paths=() if is_shell or is_read_only else paths_of(arguments, cwd),

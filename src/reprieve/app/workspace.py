@@ -13,7 +13,6 @@ from reprieve.files.snapshot import Limits
 from reprieve.model.actor import UNKNOWN
 from reprieve.model.change import Change, Gap, classify
 from reprieve.model.entry import Entry
-from reprieve.model.plan import Choices, Plan, Report
 from reprieve.model.reporter import Reporter
 from reprieve.model.timeline import CHECKPOINT, MOVES, Draft, TimelineEntry, WorkspaceRecord
 from reprieve.model.value import Value
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from reprieve.effects.memory import Memory
     from reprieve.files.snapshot import Snapshot
     from reprieve.model.effect import Effect
+    from reprieve.model.plan import Plan, Report
     from reprieve.store.protocols import Store
 
 
@@ -340,6 +340,7 @@ class Workspace:
         What is known to be a person's stays, unless `everything` is to go. `actor`: only what that one did.
         `effects`: "no" leaves them out, "list" names them and leaves them, "undo" takes them back too.
         """
+        from reprieve.model.plan import Choices
 
         def plan(moves: Moves) -> Plan:
             choices = Choices(on_conflict, take_pushed)
@@ -385,6 +386,7 @@ class Workspace:
 
         `step`: a name, or the steps themselves as one.
         """
+        from reprieve.model.plan import Choices
 
         def plan(moves: Moves) -> Plan:
             made = moves.undo(step, tail=tail, choices=Choices(on_conflict))

@@ -8,7 +8,6 @@ from reprieve.errors import StoreCorrupted, StoreFailed
 from reprieve.files import native, told, tree
 from reprieve.files.attribution import altered, author_now, closed, last_standing, opened
 from reprieve.files.content import WHOLE, read
-from reprieve.files.disbelief import Check
 from reprieve.files.index import Loaded, index_tag, load_index, rebuild, retag, save_index
 from reprieve.files.snapshot import Limits, Snapshot, take_snapshot
 from reprieve.model.change import Gap
@@ -163,6 +162,8 @@ class Capture:
         mark, is_complete = self._mark, self._is_complete and entry.kind != FORGET
         wanted = index_tag(entry.hash, self._excludes_digest())
         if mark is not None:
+            from reprieve.files.disbelief import Check  # nothing for who works without the helper
+
             told.when_due(Check(os.readlink(b"/proc/self/fd/%d" % self.root_fd), self.index_path, self.limits))
         try:
             if (

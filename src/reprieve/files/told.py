@@ -6,7 +6,6 @@ everything. So does whoever gets no answer in time, or one that does not fit the
 
 from __future__ import annotations
 
-import array
 import os
 import struct
 
@@ -128,6 +127,10 @@ def rows_to_look_at(index: Buffer, paths: tuple[tuple[bytes, int], ...]) -> byte
             continue
         if row >= 0:
             wanted.add(row)
+    if not wanted and not whole:
+        return b""
+    import array  # 0.2 ms for who works without the helper, and never comes to this
+
     # ranges may be long: none of their numbers becomes a member of the set
     numbers, at = array.array("I"), 0
     for part in sorted([*whole, *(range(row, row + 1) for row in wanted)], key=lambda part: part.start):

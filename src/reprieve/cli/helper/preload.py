@@ -14,6 +14,7 @@ from reprieve.store.hashing import sha256
 SERVED = ("hook", "checkpoint", "rollback", "revert", "redo", "undo", "status", "diff", "log", "show")  # as launcher.c
 # What those commands import only when they come to it. `tests/cli/test_helper.py` says if one is missing.
 LATE = (
+    "array",
     "difflib",
     "json",
     "reprieve.app.annexes",
@@ -26,6 +27,7 @@ LATE = (
     "reprieve.cli.main",
     "reprieve.cli.pager",
     "reprieve.cli.progress",
+    "reprieve.files.disbelief",
     "reprieve.files.gitindex",
     "reprieve.files.ignore",
     "reprieve.files.links",
