@@ -40,6 +40,7 @@ _LARGEST = 8 << 20
 _CREDENTIALS = struct.Struct("=iII")
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE
 _MOST_PAGES = 64 << 20
+_BURST_MS = 20  # who calls that soon after the last command would wait longer for a store that is being opened
 
 
 class Stale(Exception):
@@ -75,7 +76,7 @@ def wait_for_connection(
     """
     name = _rename(b"reprieve-spare")
     _have_pages(pages)
-    if store and not _is_waiting(channel):
+    if store and not _is_waiting(channel, _BURST_MS):
         try:
             open_early(store, root)
         except (ReprieveError, OSError):
@@ -91,10 +92,11 @@ def wait_for_connection(
     return socket.socket(fileno=fds[0])
 
 
-def _is_waiting(channel: socket.socket) -> bool:
+def _is_waiting(channel: socket.socket, ms: int = 0) -> bool:
+    """Whether there is something to read from it, now or until then."""
     poll = select.poll()
     poll.register(channel, select.POLLIN)
-    return bool(poll.poll(0))
+    return bool(poll.poll(ms))
 
 
 def own_pages() -> list[tuple[int, int]]:
