@@ -225,3 +225,8 @@ def test_a_name_outside_that_keeps_the_agents_bytes_is_said(cli: Cli, project: P
     assert (project / "src" / "twin.py").samefile(project / "src" / "util.py")
     assert outside.read_text() == "the agent's"
     assert "1 file has another name outside of the folder, which keeps what was here: README.md" in result.err
+
+
+def test_effects_alone_since_what_is_no_checkpoint(cli: Cli, broken: Path) -> None:
+    result = cli("rollback", "--effects", "nosuch", "--json", check=False)
+    assert result.code == 2 and "nosuch" in result.json["error"]["message"]

@@ -252,3 +252,32 @@ def test_a_path_is_tracked_once(cli: Cli, project: Path, tmp_path: Path) -> None
     (inner / "a").write_text("2")
     cli("rollback", "start")
     assert (inner / "a").read_text() == "1"
+
+
+def test_what_an_agent_excludes_there_is_named(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """Nothing else moves in the tracked folder: what stays must be said all the same."""
+    lib = tmp_path / "lib"
+    lib.mkdir()
+    (lib / "f").write_text("good")
+    cli("track", str(lib))
+    cli("checkpoint", "start")
+    cli("run", "--label", "agent", "--", "sh", "-c", f"echo 'exclude = [\"f\"]' > reprieve.toml; echo bad > {lib}/f")
+    first = cli("rollback", "start", "--json", check=False)
+    assert first.code == 6, first.out + first.err
+    named = {gap["path"]: gap["reason"] for gap in first.json["report"]["not_undone"]}
+    assert "run the same command again" in named[str(lib / "f")]
+
+
+def test_an_exclude_never_names_what_is_tracked(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """`lib/` means folders in the tree, and in the tracked one; whoever tracks a folder wants it protected."""
+    lib = tmp_path / "lib"
+    (lib / "lib").mkdir(parents=True)
+    (lib / "f").write_text("good")
+    (lib / "lib" / "out").write_text("made")
+    (project / "reprieve.toml").write_text('exclude = ["lib/"]\n')
+    cli("track", str(lib))
+    cli("checkpoint", "start")
+    cli("run", "--label", "agent", "--", "sh", "-c", f"echo bad > {lib}/f; echo bad > {lib}/lib/out")
+    cli("rollback", "start", check=False)
+    assert (lib / "f").read_text() == "good"
+    assert (lib / "lib" / "out").read_text() == "bad\n"

@@ -287,6 +287,27 @@ def test_an_agent_that_excludes_what_it_did_hides_nothing(cli: Cli, project: Pat
     assert (project / "src" / "main.py").exists() and not (project / "new").exists()
 
 
+@pytest.mark.parametrize("hides", ['exclude = [\\"src/\\"]', "max_file_size = 1"])
+def test_an_agent_that_excludes_first_and_acts_in_a_later_run_hides_nothing(
+    cli: Cli, project: Path, hides: str
+) -> None:
+    """That it became hidden is noticed between the two runs, and still is not the person's doing."""
+    (project / "mine.txt").write_text("before\n")
+    cli("checkpoint", "start")
+    (project / "mine.txt").write_text("the person's\n")
+    before = (project / "src" / "main.py").read_bytes()
+    cli("run", "--label", "a1", "--", "sh", "-c", f'echo "{hides}" > reprieve.toml')
+    wreck = "echo bad > src/main.py; touch -d 2099-01-01 src/main.py; rm src/util.py; echo new > src/new.py"
+    cli("run", "--label", "a2", "--", "sh", "-c", wreck)
+    first = cli("rollback", "start", "--json", check=False)
+    assert first.code == 6, first.out + first.err
+    assert any(gap["path"].startswith("src") for gap in first.json["report"]["not_undone"])
+    cli("rollback", "start")
+    assert (project / "src" / "main.py").read_bytes() == before
+    assert (project / "src" / "util.py").exists() and not (project / "src" / "new.py").exists()
+    assert (project / "mine.txt").read_text() == "the person's\n"
+
+
 def test_what_a_person_excluded_since_is_no_change_of_theirs(cli: Cli, project: Path) -> None:
     """Left alone and named as excluded, instead of a conflict with a person who touched nothing."""
     (project / "build").mkdir()

@@ -23,6 +23,7 @@ from reprieve.model.timeline import CHECKPOINT, Draft, TimelineEntry, WorkspaceR
 from reprieve.model.value import Value
 from reprieve.model.window import field
 from reprieve.rollback.execute import begin, conflict, finish
+from reprieve.rollback.plan import excluded_for_now, moves_settings
 from reprieve.store.chain import new_id
 
 TYPE_CHECKING = False
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from reprieve.app.moves import Moves
     from reprieve.app.workspace import Workspace
+    from reprieve.files.ignore import Excludes
     from reprieve.model.window import Window
 
 _OPEN_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -75,7 +77,7 @@ def open_annexes(ws: Workspace, records: Sequence[WorkspaceRecord]) -> tuple[tup
         except OSError as e:
             lost += _lost(record.root, names, e.strerror or str(e))
             continue
-        limits = Limits(ws.capture.limits.excludes, ws.config.max_file_size, only=frozenset(names))
+        limits = Limits(_excludes(ws, names), ws.config.max_file_size, only=frozenset(names))
         inner = Workspace(
             record,
             store=ws.store,
@@ -88,6 +90,20 @@ def open_annexes(ws: Workspace, records: Sequence[WorkspaceRecord]) -> tuple[tup
         )
         found.append(Annex(inner, names))
     return tuple(found), tuple(lost)
+
+
+def _excludes(ws: Workspace, names: Sequence[bytes]) -> Excludes | None:
+    """What is left out in a tracked folder; never that itself, whatever it is called."""
+    if not ws.config.exclude:
+        return None
+    from reprieve.files.ignore import Excludes
+
+    return Excludes((*ws.config.exclude, *(f"!/{_literally(os.fsdecode(name))}" for name in names)))
+
+
+def _literally(name: str) -> str:
+    """As a pattern that means just this name."""
+    return "".join(f"\\{c}" if c in "\\*?[ " else c for c in name)
 
 
 def _lost(root: bytes, names: Sequence[bytes], why: str) -> list[Gap]:
@@ -207,6 +223,7 @@ def joined(main: Plan, planned: Sequence[Annexed], gaps: Sequence[Gap]) -> Plan:
     """One plan for people: the annexes' paths are absolute."""
     if not planned and not gaps:
         return main
+    planned = _after_settings(main, planned)
     actions: list[Action] = list(main.actions)
     conflicts, kept, undone = list(main.conflicts), list(main.kept), [*main.not_undone, *gaps]
     ids = [main.id]
@@ -254,7 +271,19 @@ def move_all(ws: Workspace, main: Plan, seen: Snapshot, planned: Sequence[Annexe
             ) from e
         one.annex.ws._keep_conflicts(one.plan, done)
         report = _added(report, done, one.annex)
+    for one in _after_settings(main, planned):
+        if not one.plan.actions:  # nothing moves there, and what stays must be said all the same
+            report = _added(report, Report("", kept=one.plan.kept, not_undone=one.plan.not_undone), one.annex)
     return report
+
+
+def _after_settings(main: Plan, planned: Sequence[Annexed]) -> Sequence[Annexed]:
+    """Said as it is where the excludes, which lie in the workspace and hold for its annexes too, are taken back."""
+    if not moves_settings(main.actions):
+        return planned
+    return [
+        one.replace(plan=one.plan.replace(not_undone=tuple(excluded_for_now(one.plan.not_undone)))) for one in planned
+    ]
 
 
 def _added(report: Report, more: Report, annex: Annex) -> Report:

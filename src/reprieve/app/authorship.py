@@ -6,6 +6,7 @@ import os
 
 from reprieve.files import tree
 from reprieve.model.actor import PERSON, REPRIEVE, UNKNOWN, parts, said, shared
+from reprieve.model.change import BY_SETTINGS, WORKSPACE_FILE
 from reprieve.model.timeline import CHECKPOINT, MOVES
 from reprieve.model.value import Value
 from reprieve.model.window import Standing, Window, closes, opens, standing
@@ -74,7 +75,26 @@ def story(capture: Capture, since: int, seen: Snapshot | None, until: int = 1 <<
         span if span.is_move else span.replace(actor=judged(span.actor, is_outside=outside, has_windows=has_windows))
         for span, outside in raw
     )
-    return Story(spans, has_windows)
+    return Story(_settings_apart(spans) if has_windows else spans, has_windows)
+
+
+def _settings_apart(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+    """What an agent's settings hid, or let be seen again, is not a person's doing, whenever it was noticed.
+
+    Who changed it while nobody looked is unknown, and counts as the agent's.
+    """
+    if not any(span.actor != PERSON and path == WORKSPACE_FILE for span in spans for path, _, _ in span.delta):
+        return spans
+    apart: list[Span] = []
+    for span in spans:
+        tops = {path for path, *states in span.delta if any(e and e.gap.startswith(BY_SETTINGS) for e in states)}
+        if span.actor != PERSON or span.is_move or not tops:
+            apart.append(span)
+            continue
+        hidden = [change for change in span.delta if tops.intersection((change[0], *tree.ancestors(change[0])))]
+        rest = [change for change in span.delta if change not in hidden]
+        apart += [span.replace(delta=rest), span.replace(delta=hidden, actor=UNKNOWN)]
+    return tuple(apart)
 
 
 def _told_apart(span: Span, at: Standing) -> list[Span]:

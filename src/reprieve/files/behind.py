@@ -28,7 +28,11 @@ class Behind:
 
         self._is_over = allocate_lock()
         self._is_over.acquire()
-        start_new_thread(self._run, (work,))
+        try:
+            start_new_thread(self._run, (work,))
+        except RuntimeError:  # as many threads as the system allows
+            self._in_thread = False
+            self._run(work)
 
     def _run(self, work: Callable[[], Any]) -> None:
         try:

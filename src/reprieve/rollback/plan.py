@@ -84,15 +84,22 @@ def make_plan(
                 conflicts = (*conflicts, Conflicted(action.path, "holds something that stays", action.actor))
                 continue
         final.append(action)
-    if any(action.path == WORKSPACE_FILE for action in final):
-        # whoever is taken back may have excluded what they did
-        undone = [
-            gap.replace(reason=f"{_NOW}{EXCLUDED_BY_WHAT_GOES}") if gap.reason == _NOW + EXCLUDED else gap
-            for gap in undone
-        ]
+    if moves_settings(final):
+        undone = excluded_for_now(undone)
     lists = (tuple(final), conflicts, tuple(keeping), tuple(undone))
     plan = Plan("", kind, target, label, *lists, of, dependants, contents)
     return plan.replace(id=_essence(plan, hash_of).hex()[:16])
+
+
+def moves_settings(actions: Iterable[Action]) -> bool:
+    """Whether the workspace's own excludes go with the move: whoever is taken back may have excluded what they did."""
+    return any(action.path == WORKSPACE_FILE for action in actions)
+
+
+def excluded_for_now(undone: Iterable[Gap]) -> list[Gap]:
+    """Gaps of a move that takes the excludes back: what they hide has to be looked at once more."""
+    reason = f"{_NOW}{EXCLUDED_BY_WHAT_GOES}"
+    return [gap.replace(reason=reason) if gap.reason == _NOW + EXCLUDED else gap for gap in undone]
 
 
 def _essence(plan: Plan, hash_of: Callable[[bytes], bytes]) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from reprieve.model.change import EXCLUDED, TOO_LARGE, Gap, classify
+from reprieve.model.change import BY_SETTINGS, Gap, classify
 from reprieve.model.entry import DIR, FILE, SYMLINK, Entry
 from reprieve.model.plan import Choices, Conflicted, Kept
 from reprieve.model.value import Value
@@ -114,8 +114,8 @@ class _Work:
 
     def hidden(self) -> None:
         """What settings leave out now: nobody changed it by that. `make_plan` leaves it alone and names it."""
-        reasons = (EXCLUDED, TOO_LARGE)
-        tops = {p for p, chain in self.chains.items() if chain.now is not None and chain.now.gap.startswith(reasons)}
+        now = {path: chain.now for path, chain in self.chains.items()}
+        tops = {path for path, entry in now.items() if entry is not None and entry.gap.startswith(BY_SETTINGS)}
         for path, chain in self.chains.items() if tops else ():
             top = next((at for at in (path, *_above(path)) if at in tops), None)
             if top is None:

@@ -46,3 +46,14 @@ def test_an_error_of_what_follows_is_raised_too() -> None:
     with pytest.raises(KeyError):
         behind.wait()
     behind.wait()
+
+
+def test_where_no_thread_can_be_had_the_caller_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("_thread.start_new_thread", refuse)
+    behind, seen = Behind(in_thread=True), []
+    behind.start(lambda: 1, seen.append)
+    behind.wait()
+    assert seen == [1]

@@ -74,6 +74,8 @@ def _effects_alone(args: Parsed, out: Terminal) -> int:
 
     asked = {"ref": args.maybe("REF"), "on_conflict": args.text("on-conflict", "abort")}
     with opening.workspace(args, out) as ws:
+        if ref := args.maybe("REF"):
+            ws.resolve(ref)  # also where there is no effect to look for
 
         def move(*, dry_run: bool, expect: str) -> tuple[Plan, Report | None]:
             plan, report = compensate(ws, asked, "")
