@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from reprieve.agents import registry
+from reprieve.app import hooks
 from reprieve.app.finding import open_workspace
 from reprieve.cli.hooking import OverBudget, reply
 from reprieve.errors import StoreFailed
@@ -21,6 +22,7 @@ from reprieve.model.hookevent import HookEvent
 from reprieve.model.talk import talk_of
 from reprieve.model.timeline import TimelineEntry
 from reprieve.model.window import standing
+from reprieve.store.packs import LocalPacks
 from support import Cli
 
 NAMES = registry.NAMES
@@ -445,6 +447,28 @@ def test_an_end_that_cannot_be_recorded_is_said_and_closed_later(claude: Claude,
     claude.handle = None
     claude.send("Stop")
     assert open_steps(project) == []
+
+
+def test_a_last_hook_that_fails_on_its_way_keeps_nobody_waiting(
+    claude: Claude, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process may go on after the answer: what was put and not committed holds a lock until it is let go of."""
+    claude.prompt("begin")
+    (project / "new.txt").write_text("new\n")
+
+    def full(self: LocalPacks) -> None:
+        raise StoreFailed("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalPacks, "flush", full)
+        kept: list[object] = []  # else the garbage collector would close what nobody holds any more
+        opened = LocalPacks.__init__
+        patch.setattr(LocalPacks, "__init__", lambda self, *a, **k: kept.append(self) or opened(self, *a, **k))
+        claude.handle = lambda event, **more: hooks.handle(event, **{**more, "is_last": True})
+        assert "the disk is full" in claude.before("c1")["permissionDecisionReason"]
+        assert kept
+    with open_workspace(str(project)) as ws, ws.store.gc_lock(wait_s=0.5):
+        pass
 
 
 def test_over_its_time_the_hook_says_so(claude: Claude, monkeypatch: pytest.MonkeyPatch) -> None:

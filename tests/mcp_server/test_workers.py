@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import json
 import os
 import socket
 import subprocess
@@ -17,8 +19,10 @@ from typing import Any
 import anyio
 import pytest
 
+from reprieve.app.finding import open_workspace
 from reprieve.errors import Misconfigured
-from reprieve.mcp import workers
+from reprieve.mcp import answering, workers
+from reprieve.mcp.answering import Wire
 from reprieve.mcp.stdio import Outlet
 from reprieve.mcp.tool import Desk
 from reprieve.mcp.workers import Workers
@@ -136,6 +140,72 @@ def test_what_was_begun_is_finished_when_its_caller_gives_up() -> None:
     anyio.run(give_up)
 
 
+def test_a_worker_whose_loop_is_gone_ends_and_is_chosen_no_more() -> None:
+    pool = Workers(1)
+    worker = workers._Worker(pool)
+    worker.start()
+    loop = asyncio.new_event_loop()
+    done = loop.create_future()
+    loop.close()
+    worker.jobs.put((lambda: None, loop, done))
+    worker.join(30)
+    assert not worker.is_alive()
+    assert not pool._idle
+
+
+def test_work_never_waits_for_its_progress_to_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "_INTERVAL_S", 0)
+    told: list[float] = []
+
+    async def call() -> None:
+        has_room = anyio.Event()
+
+        async def send(done: float, total: float | None, message: str) -> None:
+            told.append(done)
+            await has_room.wait()
+
+        wire, pool = Wire(send, asyncio.get_running_loop()), Workers(1)
+
+        def job(first: int) -> None:
+            for n in range(first, first + 5):
+                wire.progress("reading", done=n)
+
+        with anyio.fail_after(30):
+            await pool.run(lambda: job(0))
+            has_room.set()
+            while wire._telling is None or not wire._telling.done():
+                await anyio.sleep(0.001)
+            await pool.run(lambda: wire.progress("reading", done=10))
+
+    # in a thread, and not waited for at the end: what waits here waits for ever
+    thread = threading.Thread(target=anyio.run, args=(call,), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert told == [0, 10]
+
+
+@pytest.mark.parametrize("error", [anyio.BrokenResourceError, asyncio.CancelledError])
+def test_progress_ends_when_nobody_listens_and_the_work_goes_on(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "_INTERVAL_S", 0)
+    told: list[float] = []
+
+    async def send(done: float, total: float | None, message: str) -> None:
+        told.append(done)
+        raise error
+
+    async def call() -> None:
+        wire, pool = Wire(send, asyncio.get_running_loop()), Workers(1)
+        for n in range(4):
+            await pool.run(lambda n=n: wire.progress("reading", done=n))  # type: ignore[misc]
+            await anyio.sleep(0.01)
+
+    anyio.run(call)
+    assert told == [0]
+
+
 @pytest.mark.parametrize("kind", ["pipe", "socket"])
 def test_a_slow_reader_gets_every_byte_and_stops_nobody_else(kind: str) -> None:
     if kind == "pipe":
@@ -211,3 +281,73 @@ def test_what_else_is_printed_is_no_message() -> None:
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout == "message\nafter\n"
     assert ran.stderr == "of a child\nof a library\n"
+
+
+class Client:
+    """A client of few lines, over the standard streams of a server that tells of every step."""
+
+    def __init__(self, project: Path) -> None:
+        program = (
+            "import sys\n"
+            "from reprieve.mcp import answering\n"
+            "from reprieve.mcp.server import serve_stdio\n"
+            "answering._INTERVAL_S = 0\n"
+            "serve_stdio(sys.argv[1])\n"
+        )
+        self.server = subprocess.Popen(
+            [sys.executable, "-c", program, str(project)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self.server.stdin is not None
+        assert self.server.stdout is not None
+        self.to, self.out = self.server.stdin, self.server.stdout
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+        self.send("initialize", hello, id=0)
+        self.out.readline()
+        self.send("notifications/initialized", {})
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.kill()
+        self.server.wait()
+        self.to.close()
+        self.out.close()
+
+    def send(self, method: str, params: dict[str, Any], **more: int) -> None:
+        self.to.write(json.dumps({"jsonrpc": "2.0", "method": method, "params": params, **more}).encode() + b"\n")
+        self.to.flush()
+
+    def fall_behind(self) -> None:
+        """More answers than a pipe holds, unread."""
+        for id in range(1, 20):
+            self.send("tools/list", {}, id=id)
+        time.sleep(1)
+
+
+def test_a_client_that_reads_after_it_closed_our_input_gets_whole_lines(project: Path) -> None:
+    with Client(project) as client:
+        client.fall_behind()
+        client.to.close()
+        time.sleep(1)
+        got = client.out.read()
+        assert client.server.wait(60) == 0
+    assert got.endswith(b"\n")
+    assert [json.loads(line)["id"] for line in got.splitlines()] == list(range(1, 20))
+
+
+def test_a_client_that_never_reads_again_keeps_neither_the_server_nor_its_lock(project: Path) -> None:
+    for n in range(3000):  # enough for progress
+        (project / f"f{n}").write_text(str(n))
+    with open_workspace(str(project), create=True) as ws, Client(project) as client:
+        client.fall_behind()
+        call = {"name": "reprieve_checkpoint", "arguments": {"label": "a"}, "_meta": {"progressToken": "t"}}
+        client.send("tools/call", call, id=99)
+        deadline = time.monotonic() + 30
+        while not list(ws.log()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert [entry.label for entry in ws.log()] == ["a"]
+        with ws.store.lock(ws.id, wait_s=30):
+            pass
+        client.to.close()
+        assert client.server.wait(60) == 0

@@ -83,9 +83,11 @@ def handle(
             event.kind in (AFTER, FAILED) and any(h.is_found for h in hooks)
         ):
             _elsewhere(event, places)
-    finally:
-        if not is_last:
-            places.close()
+    except BaseException:
+        places.close()  # also the last one: the lock of content that was not committed keeps `gc` waiting
+        raise
+    if not is_last:
+        places.close()
     return "\n\n".join(note for note in notes if note)
 
 

@@ -20,6 +20,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import Any
 
@@ -65,19 +66,22 @@ class Wire(Reporter):
     def __init__(self, send: Send | None, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._send, self._loop = send, loop
         self._last = time.monotonic()  # what takes less than the interval has no progress to tell of
+        self._telling: Future[None] | None = None  # the last progress; a client that is behind gets no second one
         self.notes: list[str] = []
 
     def progress(self, stage: str, *, done: int, total: int = 0, unit: str = "files", extra: int = 0) -> None:
         if self._send is None or self._loop is None:
             return
         now = time.monotonic()
-        if now - self._last < _INTERVAL_S:
-            return
+        if now - self._last < _INTERVAL_S or (self._telling is not None and not self._telling.done()):
+            return  # never waits: the work holds locks, and the client may read nothing any more
         self._last = now
         telling = self._send(float(done), float(total) if total else None, f"{stage}: {unit}")
         try:
-            asyncio.run_coroutine_threadsafe(telling, self._loop).result()
-        except (MCPError, anyio.BrokenResourceError, anyio.ClosedResourceError, RuntimeError):
+            if self._telling is not None:
+                self._telling.result()
+            self._telling = asyncio.run_coroutine_threadsafe(telling, self._loop)
+        except (MCPError, anyio.BrokenResourceError, anyio.ClosedResourceError, RuntimeError, CancelledError):
             telling.close()
             self._send = None  # nobody listens any more; the work goes on
 

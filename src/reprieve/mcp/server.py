@@ -99,6 +99,9 @@ def serve_stdio(start: str) -> None:
     async def serve() -> None:
         server = make(start)
         with own_stdin() as lines, own_stdout() as outlet:
-            await server.run(Requests(lines), Answers(outlet), server.create_initialization_options())
+            try:
+                await server.run(Requests(lines), Answers(outlet), server.create_initialization_options())
+            finally:
+                await outlet.finish()
 
     anyio.run(serve)

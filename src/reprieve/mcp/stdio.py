@@ -19,6 +19,7 @@ from mcp.shared.message import SessionMessage
 
 LONGEST = 4 << 20  # bytes of one message, as over HTTP
 _PIECE = 1 << 16
+_PATIENCE_S = 5.0  # with a client that closed our input and does not read; the SDK's own sends SIGTERM after 2
 
 
 class Lines:
@@ -77,8 +78,9 @@ class Outlet:
     """Text to a descriptor, without ever waiting in `write`: the client may be slow, and the others' calls go on.
 
     The descriptor is not made non-blocking, because others may share it. What a pipe takes as a whole when it has room
-    at all is PIPE_BUF bytes (POSIX); a socket or terminal that is ready takes as much. Who gives up waiting tears no
-    line: what was taken is written to its end.
+    at all is PIPE_BUF bytes (POSIX); a socket that is ready takes as much. A terminal is ready when it takes one byte,
+    so a slow one does keep the server waiting (0.4 s were seen): there a person types, and no client is at work. Who
+    gives up waiting tears no line: what was taken is written to its end.
     """
 
     def __init__(self, fd: int) -> None:
@@ -101,6 +103,16 @@ class Outlet:
             await self._is_empty.wait()
         if self._error is not None:
             raise anyio.BrokenResourceError from self._error
+
+    async def finish(self) -> None:
+        """Write what was taken to its end, unless the client leaves it unread for too long. The last thing to call."""
+        if self._is_empty is None:
+            return
+        try:
+            with anyio.move_on_after(_PATIENCE_S, shield=True):
+                await self._is_empty.wait()
+        finally:
+            asyncio.get_running_loop().remove_writer(self._fd)
 
     def _drain(self) -> None:
         """Write as much as there is room for."""

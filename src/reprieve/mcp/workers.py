@@ -90,8 +90,9 @@ class _Worker(threading.Thread):
                 self._workers.rests(self)
                 try:
                     loop.call_soon_threadsafe(_settle, done, result, error)
-                except RuntimeError:
-                    return  # the server has ended, and nobody waits
+                except RuntimeError:  # the server has ended, and nobody waits
+                    if self._workers.may_end(self):
+                        return
                 del job, do, done, result, error  # an idle thread keeps no answer alive
         finally:
             _here.kept.close()
