@@ -11,8 +11,9 @@ What was read or written is remembered, and handed out as copies only: a state t
 change what another one gets. (The states of one listing share their messages: they have one owner.) A copy that nobody
 has any more is handed out again, with its fields as they were: a turn of a long conversation would otherwise make
 thousands of objects, and the collector of garbage looks at them all. An object that is stored again is recognised by
-being the same object with the same fields; anything else about it would have to be written out to be compared. Long
-lists do both for many messages at a time (runs.py).
+being the same object with the same fields; anything else about it would have to be written out to be compared. Its
+owner may change it in another thread while it is stored: it is remembered only if its fields are the same before and
+after it was written out. Long lists do both for many messages at a time (runs.py).
 """
 
 from __future__ import annotations
@@ -93,25 +94,33 @@ class Parts:
     def _elements_of(self, value: list[Any], out: dict[bytes, bytes], known: set[bytes]) -> list[bytes]:
         hashes: list[bytes] = []
         objects, models, same = self._objects, self.types.models, self._runs.same
-        at = streak = 0  # how many of the last ones are remembered, but in no run yet
+        at = 0
+        # the last ones that are remembered, but in no run yet: themselves, and their fields as they were stored
+        last: list[Any] = []
+        fields: list[tuple[object, ...]] = []
         while at < len(value):
             item = value[at]
             if type(item) not in models:
                 hashes.append(self._element(item, out, known))
-                at, streak = at + 1, 0
+                at, last, fields = at + 1, [], []
                 continue
             run = same(value, at)
             if run is not None and known.issuperset(run):
                 hashes += run
-                at, streak = at + SIZE, 0
+                at, last, fields = at + SIZE, [], []
                 continue
             hash = self._element(item, out, known)
             hashes.append(hash)
+            at += 1
             found = objects.get(id(item))
-            at, streak = at + 1, streak + 1 if found is not None and found[1] == hash else 0
-            if streak == SIZE:
-                self._runs.remember(hashes[-SIZE:], value[at - SIZE : at])
-                streak = 0
+            if found is None or found[0]() is not item or found[1] != hash:
+                last, fields = [], []
+                continue
+            last.append(item)
+            fields.append(found[2])
+            if len(last) == SIZE:
+                self._runs.remember(hashes[-SIZE:], last, fields)
+                last, fields = [], []
         return hashes
 
     def _leaves(self, hashes: list[bytes], out: dict[bytes, bytes], known: set[bytes]) -> list[bytes]:
@@ -148,23 +157,23 @@ class Parts:
 
     def _element(self, item: Any, out: dict[bytes, bytes], known: set[bytes]) -> bytes:
         cls = type(item)
+        fields = None
         if cls is str:
             hash = self._texts.get(item)
             if hash is not None and (hash in known or hash in out):
                 return hash
         elif cls in self.types.models:
             found = self._objects.get(id(item))
-            if found is not None and found[0]() is item and fields_of(item) == found[2]:
+            fields = fields_of(item)
+            if found is not None and found[0]() is item and fields == found[2]:
                 hash = found[1]
                 if hash in known or hash in out:
                     return hash
         hash = self._add(_VALUE + dumps(self.types.plain(item)), out, known)
         if cls is str:
             _remember(self._texts, item, hash)
-        elif cls in self.types.models:
-            fields = fields_of(item)
-            if fields is not None:
-                _remember(self._objects, id(item), (weak(item), hash, fields))
+        elif fields is not None and fields_of(item) == fields:
+            _remember(self._objects, id(item), (weak(item), hash, fields))
         return hash
 
     def _add_node(self, level: int, run: list[bytes], out: dict[bytes, bytes], known: set[bytes]) -> bytes:

@@ -8,6 +8,9 @@ What a message is stored as follows from its class, its fields and its extra fie
 the same if these are the same objects: every message, every class, every name and value. A text or number cannot
 change. A dict or list can: what is inside is written out and compared (marshal, which tells 1 from 1.0 and True). A
 message with anything else in it is never in a run.
+
+Messages may be changed by another thread at any moment. What a run took down of them is therefore compared with what
+was stored after it was taken down, and what is handed out is compared after it was copied.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from operator import attrgetter, is_
 from threading import Lock
 from typing import Any
 
-from reprieve.threads.models import COUNTS_TELL, SIMPLE, copied, getrefcount
+from reprieve.threads.models import COUNTS_TELL, SIMPLE, copied, fields_of, getrefcount
 
 SIZE = 32
 _MOST = 512  # runs kept: 16,384 messages
@@ -94,11 +97,15 @@ class Loan(Run):
         """Nobody has one of the messages or a part of one, and all are as they were."""
         return all(map(set.issubset, self.holders(), _ALONE)) and self.is_same()
 
-    def lend(self) -> list[Any]:
-        """The messages, the caller's own. Only if the run is free."""
+    def lend(self) -> list[Any] | None:
+        """The messages, the caller's own, if the run is free."""
+        if not self.is_free():
+            return None
         for at, among, which, name in self._filled:
             fields = self._fields[which]
             self._values[at] = self._containers[among] = fields[name] = copied(fields[name])
+        if self._filled and not self._is_said():
+            return None  # somebody who has what was copied changed it meanwhile
         return self.models.copy()
 
 
@@ -117,11 +124,14 @@ class Runs:
             return None
         return run.hashes if all(map(is_, items[at : at + SIZE], run.models)) and run.is_same() else None
 
-    def remember(self, hashes: list[bytes], models: list[Any]) -> None:
-        """Know SIZE messages again that were stored under these hashes; they stay their owner's."""
+    def remember(self, hashes: list[bytes], models: list[Any], fields: list[tuple[object, ...]]) -> None:
+        """Know SIZE messages again that were stored under these hashes, with these fields; they stay their owner's."""
         try:
             run = Run(hashes, models)
         except ValueError:
+            return
+        # Not before the run is made: a change between the two would be taken for what was stored.
+        if [*map(fields_of, models)] != fields:
             return
         with self._lock:
             self._keep(run)
@@ -136,9 +146,10 @@ class Runs:
         wanted = hashes[at : at + SIZE]
         with self._lock:
             for loan in loans:
-                if loan.hashes == wanted and loan.is_free():
+                lent = loan.lend() if loan.hashes == wanted else None
+                if lent is not None:
                     self._keep(loan)
-                    return loan.lend()
+                    return lent
         return None
 
     def add(self, hashes: list[bytes], copies: list[Any]) -> list[Any]:

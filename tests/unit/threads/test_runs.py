@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
+from itertools import count
 from threading import Barrier, Thread
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from reprieve.frameworks.langgraph_types import langgraph_types
 from reprieve.model.thread import ThreadRecord
 from reprieve.store.thread_memory import MemoryThreads
-from reprieve.threads import runs
+from reprieve.threads import models, parts, runs
 from reprieve.threads.parts import Parts
 from reprieve.threads.runs import SIZE
 
@@ -233,6 +236,81 @@ def test_threads_never_get_the_same_message(world: World) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+LINES = frozenset(str(module.__file__) for module in (models, parts, runs))
+
+
+def meanwhile(other: Callable[[], object], at: int, act: Callable[[], Any]) -> tuple[Any, bool]:
+    """What `act` gives if `other` happens before the line `at` that it runs, as another thread could do it.
+
+    And whether it came that far.
+    """
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        if frame.f_code.co_filename not in LINES:
+            return None
+        if event == "line":
+            lines += 1
+            if lines == at:
+                other()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        return act(), lines >= at
+    finally:
+        sys.settrace(before)
+
+
+@pytest.fixture
+def short_runs(monkeypatch: pytest.MonkeyPatch) -> int:
+    """So short that a test can go through every line of it."""
+    monkeypatch.setattr(parts, "SIZE", 3)
+    monkeypatch.setattr(runs, "SIZE", 3)
+    return 3
+
+
+@pytest.mark.parametrize(
+    ("change", "is_undone"),
+    [
+        ("a field", False),
+        ("a field", True),
+        ("an empty container", False),
+        ("a list inside", False),
+        ("an extra field", True),
+    ],
+)
+def test_a_change_while_it_is_stored_is_in_the_next_state(short_runs: int, change: str, is_undone: bool) -> None:
+    for at in count(1):
+        world, messages = World(), talk(3 * short_runs)
+        one = messages[1]
+        _, is_met = meanwhile(lambda: (CHANGES | DEEP)[change](one), at, lambda: world.keep(messages))  # noqa: B023
+        if not is_met:
+            break
+        if is_undone:
+            one.__dict__.update(message(1).__dict__)
+            one.__pydantic_extra__.clear()
+        assert world.keep(messages) == World().keep(messages), f"changed before line {at}"
+        assert world.parts._runs._stored, "no run: this test would prove nothing"
+    assert at > 100
+
+
+def test_what_is_changed_while_it_is_handed_out_is_somebody_elses(short_runs: int) -> None:
+    """Who still has something deep inside a message changes it just when the message is copied for another."""
+    said = repr(talk(3 * short_runs))
+    for at in count(1):
+        world = World()
+        reference = world.keep(talk(3 * short_runs))
+        held = world.get(reference)[1].tool_calls[0]["args"]["a"]
+        found, is_met = meanwhile(lambda: held.append("mine"), at, lambda: world.get(reference))  # noqa: B023
+        if not is_met:
+            break
+        assert repr(found) == said, f"changed before line {at}"
+    assert at > 50
 
 
 @settings(max_examples=20, deadline=None)
