@@ -151,7 +151,7 @@ def test_signals_end_a_server_whose_client_still_listens(project: Path) -> None:
             server.stdin.flush()
             assert json.loads(server.stdout.readline())["id"] == 0
             server.send_signal(number)
-            assert server.wait(30) == code
+            assert server.wait(30) == code, server.stderr.read()
             assert server.stdout.read() == b""
 
 

@@ -104,4 +104,17 @@ def serve_stdio(start: str) -> None:
             finally:
                 await outlet.finish()
 
-    anyio.run(serve)
+    try:
+        anyio.run(serve)
+    except BaseExceptionGroup as several:
+        # A signal that arrives while a task runs comes out with whatever that did to the others.
+        raise _stop_in(several) or several from None
+
+
+def _stop_in(several: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """What asked the process to end, like Ctrl-C: no error of ours, and so no Exception."""
+    for one in several.exceptions:
+        found = _stop_in(one) if isinstance(one, BaseExceptionGroup) else one
+        if found is not None and not isinstance(found, Exception):
+            return found
+    return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from reprieve.model.actor import PERSON, UNKNOWN
 from reprieve.model.change import EXCLUDED, EXCLUDED_BY_WHAT_GOES, WORKSPACE_FILE, Gap, classify
 from reprieve.model.change import MODE as MODE_CHANGE
 from reprieve.model.entry import BLOCK, CHAR, DIR, SOCKET, SYMLINK, Entry
@@ -92,8 +93,8 @@ def make_plan(
 
 
 def moves_settings(actions: Iterable[Action]) -> bool:
-    """Whether the workspace's own excludes go with the move: whoever is taken back may have excluded what they did."""
-    return any(action.path == WORKSPACE_FILE for action in actions)
+    """Whether an agent's excludes go with the move: it may have excluded what it did."""
+    return any(action.path == WORKSPACE_FILE and action.actor not in (PERSON, UNKNOWN) for action in actions)
 
 
 def excluded_for_now(undone: Iterable[Gap]) -> list[Gap]:
