@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels.delta import DeltaChannel
-from langgraph.checkpoint.base import uuid6
+from langgraph.checkpoint.base import empty_checkpoint, uuid6
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 
@@ -356,3 +358,28 @@ def test_the_states_of_a_history_hold_what_each_of_them_held_and_no_other_owner_
     assert next(graph.get_state_history(CONFIG)).values["d"][0].content == "h0"
     whole[1].content = "changed by the owner of a state"
     assert graph.get_state(CONFIG).values["d"][1].content == "a1"
+
+
+def test_a_state_is_stored_as_it_was_though_the_graph_goes_on(saver: ReprieveSaver) -> None:
+    """A join of branches is a set that LangGraph goes on to fill while a thread has not come to store it yet."""
+    live, done = {"a"}, ({"a"}, False)
+    first = empty_checkpoint() | {
+        "channel_values": {"join": live, "after": done},
+        "channel_versions": {"join": "1", "after": "1"},
+    }
+
+    async def store() -> None:
+        gate = threading.Event()
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = loop.run_in_executor(None, gate.wait)
+        stored = asyncio.create_task(saver.aput(CONFIG | {}, first, {}, {"join": "1", "after": "1"}))  # type: ignore[arg-type]
+        await asyncio.sleep(0)  # it is asked for now, and no thread is free
+        live.add("b")
+        done[0].add("b")
+        gate.set()
+        await asyncio.gather(busy, stored)
+
+    asyncio.run(store())
+    kept = saver.get_tuple(CONFIG)
+    assert kept is not None and kept.checkpoint["channel_values"] == {"join": {"a"}, "after": ({"a"}, False)}

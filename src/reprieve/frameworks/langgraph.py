@@ -266,7 +266,10 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
+        # LangGraph hands out the sets and lists that its channels go on to fill (a join of branches does), and with
+        # durability="async" the graph does not wait: what a thread comes to see must be what there was now.
+        now = {name: _as_it_is(value) for name, value in checkpoint["channel_values"].items()}
+        return await asyncio.to_thread(self.put, config, checkpoint | {"channel_values": now}, metadata, new_versions)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -487,6 +490,13 @@ def _place(config: RunnableConfig) -> tuple[str, str, str]:
 
 def _config(thread: str, ns: str, id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": id}}
+
+
+def _as_it_is(value: Any) -> Any:
+    """The same without the containers themselves; what is in them is not LangGraph's to change."""
+    if type(value) is tuple:
+        return tuple(map(_as_it_is, value))
+    return value.copy() if type(value) in (set, list, dict) else value
 
 
 def _kept(value: Any) -> Any:
