@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,17 @@ def test_a_sample(cli: Cli, share: str) -> None:
 @pytest.mark.parametrize("share", ["0", "two", "150%", "-1", "nan"])
 def test_what_is_no_share_is_exit_2(cli: Cli, share: str) -> None:
     assert cli("verify", f"--sample={share}", check=False).code == 2
+
+
+@pytest.mark.parametrize("value", ["text", 5])
+def test_a_full_tree_that_is_no_id_any_more_is_damage_that_is_named(
+    cli: Cli, project: Path, home: Path, value: object
+) -> None:
+    """SQLite keeps no checksums, so a flipped bit may make anything of it; that is no bug of ours."""
+    first = cli("checkpoint", "--json").json["checkpoint"]["id"]
+    (project / "README.md").write_text("later")
+    cli("checkpoint")
+    with contextlib.closing(sqlite3.connect(home / "store.db")) as db, db:
+        db.execute("INSERT INTO fulls SELECT workspace, max(seq), ? FROM entries", (value,))
+    assert cli("verify", check=False).code == 13
+    assert cli("rollback", first, check=False).code in (0, 13)

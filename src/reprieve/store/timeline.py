@@ -191,7 +191,7 @@ class SqliteTimeline:
     def fulls(self) -> list[tuple[int, bytes]]:
         """(seq, object id) of all full trees, oldest first."""
         rows = self._db.query("SELECT seq, object FROM fulls WHERE workspace = ? ORDER BY seq", (self._workspace,))
-        return [(seq, object_id) for seq, object_id in rows]
+        return [(seq, _object_id(value)) for seq, value in rows]
 
     def full_at_or_before(self, seq: int) -> tuple[int, bytes] | None:
         """The nearest full tree from which an entry's tree can be reached by deltas."""
@@ -199,7 +199,7 @@ class SqliteTimeline:
             "SELECT seq, object FROM fulls WHERE workspace = ? AND seq <= ? ORDER BY seq DESC LIMIT 1",
             (self._workspace, seq),
         )
-        return (rows[0][0], rows[0][1]) if rows else None
+        return (rows[0][0], _object_id(rows[0][1])) if rows else None
 
     def drop_trees(self, seqs: Sequence[int]) -> None:
         """Mark entries as pruned: their delta and full tree are no longer kept."""
@@ -359,6 +359,11 @@ class SqliteTimeline:
             return None  # a power cut may leave it empty: it is not synced
         finally:
             os.close(fd)
+
+
+def _object_id(value: object) -> bytes:
+    """What is damaged beyond being an id leads to no object; whoever asks for that says so."""
+    return value if type(value) is bytes else b""
 
 
 def _entry(row: Row) -> TimelineEntry:
