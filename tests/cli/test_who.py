@@ -308,6 +308,21 @@ def test_an_agent_that_excludes_first_and_acts_in_a_later_run_hides_nothing(
     assert (project / "mine.txt").read_text() == "the person's\n"
 
 
+def test_what_a_person_did_where_an_agent_had_hidden_it_comes_back_by_redo(cli: Cli, project: Path) -> None:
+    """Nobody saw who it was, so it goes with the agent's; it is named so, and not a byte of it is lost."""
+    cli("checkpoint", "start")
+    cli("run", "--label", "agent", "--", "sh", "-c", "echo 'exclude = [\"src/\"]' > reprieve.toml; echo x > src/x")
+    (project / "src" / "main.py").write_text("the person's edit\n")
+    (project / "src" / "mine.py").write_text("the person's own\n")
+    assert cli("rollback", "start", check=False).code == 6
+    plan = cli("rollback", "start", "--json").json["plan"]
+    assert {a["actor"] for a in plan["actions"] if a["path"] == "src/mine.py"} == {"unknown"}
+    assert not (project / "src" / "mine.py").exists()
+    cli("redo")
+    assert (project / "src" / "main.py").read_text() == "the person's edit\n"
+    assert (project / "src" / "mine.py").read_text() == "the person's own\n"
+
+
 def test_what_a_person_excluded_since_is_no_change_of_theirs(cli: Cli, project: Path) -> None:
     """Left alone and named as excluded, instead of a conflict with a person who touched nothing."""
     (project / "build").mkdir()
