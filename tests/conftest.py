@@ -22,12 +22,13 @@ settings.register_profile("reprieve", deadline=None, suppress_health_check=[Heal
 settings.load_profile("reprieve")
 
 
-# A shell starts what runs in the background with Ctrl-C ignored, and children inherit that: tests that send SIGINT need
-# it heard, however pytest was started.
+# A shell starts what runs in the background with Ctrl-C and Ctrl-\\ ignored, nohup ignores SIGHUP, and children inherit
+# that: tests that send them need them heard, however pytest was started.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # so does nohup
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+for ignored in (signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(ignored) == signal.SIG_IGN:
+        signal.signal(ignored, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
