@@ -358,6 +358,21 @@ def test_a_caller_that_is_killed_takes_its_command_along(installed: Installed, p
     assert installed.run("checkpoint", cwd=project).returncode == 0 and installed.directs == 1
 
 
+def test_a_command_that_is_woken_for_nothing_goes_on(installed: Installed, project: Path) -> None:
+    """As by the caller's "go", if that comes to waking it only when it has been read."""
+    pid = installed.warm(project)
+    with lock_of(installed.home).open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = installed.begin("checkpoint", cwd=project)
+        child = installed.child(pid, project)
+        time.sleep(0.2)
+        os.kill(child, signal.SIGIO)
+        time.sleep(0.2)
+        assert command.poll() is None
+    assert command.communicate(timeout=20)[1] == b"" and command.returncode == 0
+    assert installed.directs == 1
+
+
 def test_a_command_goes_on_when_the_helper_is_killed(installed: Installed, project: Path) -> None:
     pid = installed.warm(project)
     command = installed.begin("hook", "claude-code", "PreToolUse", cwd=project)

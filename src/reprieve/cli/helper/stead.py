@@ -40,6 +40,8 @@ _LARGEST = 8 << 20
 _CREDENTIALS = struct.Struct("=iII")
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE
 _MOST_PAGES = 64 << 20
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_ROOM, _LARGE = 16 << 20, 4 << 20  # bytes; what is larger is had from the system, and given back at once
 _BURST_MS = 20  # who calls that soon after the last command would wait longer for a store that is being opened
 
 
@@ -76,6 +78,7 @@ def wait_for_connection(
     """
     name = _rename(b"reprieve-spare")
     _have_pages(pages)
+    _have_room()
     if store and not _is_waiting(channel, _BURST_MS):
         try:
             open_early(store, root)
@@ -122,6 +125,23 @@ def _have_pages(pages: Sequence[tuple[int, int]]) -> None:
         left -= last - first
         # fails before Linux 5.14, and where it is no longer there; then it is only slower
         libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _POPULATE_WRITE)
+
+
+def _have_room() -> None:
+    """Have memory for what a command will make, an index above all, so that it need not come page by page then."""
+    libc = ctypes.CDLL(None)
+    try:
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE)
+        libc.mallopt(_M_TRIM_THRESHOLD, 2 * _ROOM)
+    except AttributeError:
+        return  # another C library: each of these comes from the system, and goes back to it
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    parts = [libc.malloc(ctypes.c_size_t(_LARGE // 2)) for _ in range(2 * _ROOM // _LARGE)]
+    for part in parts:
+        if part:
+            ctypes.memset(part, 0, _LARGE // 2)
+    for part in parts:
+        libc.free(part)
 
 
 def _rename(name: bytes) -> bytes:
@@ -265,9 +285,17 @@ def _stream(fd: int, mode: str, encoding: str, errors: str, *, buffering: int = 
 
 
 def _stop_with_caller(connection: socket.socket) -> None:
-    """Be told by a signal when the caller is killed: it cannot pass that on."""
+    """Be told by a signal when the caller is killed: it cannot pass that on.
+
+    The caller's "go" may come to waking us when it has long been read, so the signal only says that it is time to look.
+    """
+
+    def look(*_: object) -> None:
+        if _is_waiting(connection):
+            os.kill(os.getpid(), _signal.SIGTERM)
+
+    _signal.signal(_signal.SIGIO, look)
     fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(connection, fcntl.F_SETSIG, _signal.SIGTERM)
     fcntl.fcntl(connection, fcntl.F_SETFL, os.O_ASYNC)
     if _is_waiting(connection):  # it was killed just before
         os._exit(128 + _signal.SIGKILL)
