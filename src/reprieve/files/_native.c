@@ -5,6 +5,9 @@
 #include <malloc.h>
 #endif
 #include <pthread.h>
+#ifdef __linux__
+#include <sched.h>
+#endif
 #include <signal.h>
 
 /* Makes room for `need` items; false when memory is short, with the old block untouched. */
@@ -27,6 +30,23 @@ bool grow(void *block, size_t *cap, size_t need, size_t item)
     return true;
 }
 
+/* A new thread is often put where its parent runs, and stays there waiting for milliseconds: longer than most of our work
+ * takes. So it is started elsewhere. Where that can't be said, or there is no other processor, nothing is changed. */
+static void start_elsewhere(pthread_attr_t *attr)
+{
+#ifdef __GLIBC__
+    cpu_set_t others;
+    int here = sched_getcpu();
+    if (here < 0 || sched_getaffinity(0, sizeof others, &others))
+        return;
+    CPU_CLR(here, &others);
+    if (CPU_COUNT(&others))
+        pthread_attr_setaffinity_np(attr, sizeof others, &others);
+#else
+    (void)attr;
+#endif
+}
+
 /* Runs `work` on one or two threads; the second is a bonus, so failing to start it is no error. */
 void run_threads(void (*work)(void *), void *first, void *second)
 {
@@ -35,9 +55,14 @@ void run_threads(void (*work)(void *), void *first, void *second)
     if (second) {
         /* The interpreter expects signals on its own threads. */
         sigset_t all, old;
+        pthread_attr_t attr;
         sigfillset(&all);
         pthread_sigmask(SIG_BLOCK, &all, &old);
-        started = pthread_create(&thread, NULL, (void *(*)(void *))(void (*)(void))work, second) == 0;
+        if (!pthread_attr_init(&attr)) {
+            start_elsewhere(&attr);
+            started = pthread_create(&thread, &attr, (void *(*)(void *))(void (*)(void))work, second) == 0;
+            pthread_attr_destroy(&attr);
+        }
         pthread_sigmask(SIG_SETMASK, &old, NULL);
     }
     work(first);

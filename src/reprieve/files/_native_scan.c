@@ -225,7 +225,7 @@ PyObject *py_scan(PyObject *module, PyObject *args, PyObject *kwargs)
     s.accept = accept == Py_None ? NULL : accept;
     bool ready = read_look(&s, look, &rows);
     s.parallel = !s.accept && !s.look && (tree.count == 0 || tree.count > 512);
-    s.chunk = tree.count / 32 > 256 ? tree.count / 32 : 256;
+    s.chunk = 64;
     if (s.look)
         s.chunk = s.look_count; /* in one go: a directory that is looked at comes before what is in it */
     s.gone = calloc(tree.count + 1, 1);

@@ -567,7 +567,9 @@ void scan_worker(void *arg)
     while (!s->stop) {
         uint64_t end = s->look ? s->look_count : s->index->count;
         if (s->next_row < end) {
-            uint64_t from = s->next_row, to = from + s->chunk < end ? from + s->chunk : end;
+            /* less and less of it at a time, so that both are done at about the same moment */
+            uint64_t from = s->next_row, share = (end - from) / 8, to = from + (share > s->chunk ? share : s->chunk);
+            to = to < end ? to : end;
             s->next_row = to;
             s->busy++;
             pthread_mutex_unlock(&s->lock);
