@@ -151,8 +151,8 @@ class Capture:
         return entry
 
     def with_stored_delta(self, seen: Snapshot) -> Snapshot:
-        """The same with its delta in the store and no longer in memory: it may be as large as the tree."""
-        return seen.replace(delta=b"", stored=self.put_object(seen.delta)) if seen.delta else seen
+        """The same with its delta in the store and no longer in memory, nor decoded: it may be as large as the tree."""
+        return seen.replace(delta=b"", changes=[], stored=self.put_object(seen.delta)) if seen.delta else seen
 
     def save(self, index: Buffer, entry: TimelineEntry, *, is_same: bool = False) -> None:
         """Keep the index for the next scan. Only a cache: if this fails the next scan is slower.

@@ -67,7 +67,7 @@ class Snapshot(Value):
 
     index: Buffer  # packed, with stat columns
     delta: bytes  # delta object, b"" if nothing differs
-    changes: tree.Delta | None  # the same decoded; None for a first snapshot (everything is new)
+    changes: tree.Delta | None  # the same decoded, until it is stored; None for a first snapshot (everything is new)
     changed: int
     files: int  # all but directories; -1: as before
     size: int  # -1: as before

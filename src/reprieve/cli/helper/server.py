@@ -23,7 +23,7 @@ from reprieve.cli.helper.watches import Watches
 from reprieve.model.value import Value
 
 _LOOK_S = 30.0  # how often to look whether the socket is still there
-_REST_S = 2.0  # as long does a command have the processors without us
+_REST_S = 30.0  # as long does a command have the processors without us
 _SPARE_S = 0.1  # a spare is forked when the command has ended, which goes first, or after this
 
 
