@@ -42,7 +42,8 @@ def run_installed(module: str, *, extra: str, beside: Sequence[str]) -> int:
     if _INSTALLED in os.environ:
         raise Failed(f"{module} misses something in the environment that was made for it: its extra is not enough")
     with tempfile.TemporaryDirectory(prefix="reprieve-benchmark-") as folder:
-        print(f"installing reprieve[{extra}] and {', '.join(beside)} into an environment of its own", file=sys.stderr)
+        wanted = ", ".join([f"reprieve[{extra}]", *beside])
+        print(f"installing {wanted} into an environment of its own", file=sys.stderr)
         python = install(Path(folder), extra=extra, beside=beside) / "python"
         environ = trees.quiet_env() | {_INSTALLED: "yes"}
         return subprocess.run([python, "-m", module, *sys.argv[1:]], cwd=REPOSITORY, env=environ).returncode
