@@ -174,3 +174,20 @@ def test_a_rollback_of_a_followed_tree_is_exact_and_can_be_redone(installed: Ins
     assert done.returncode == 0, done.stderr
     assert (project / "main.py").read_bytes() == b"more" and (project / "new" / "f").read_bytes() == b"x"
     assert changes(installed, project) == changes(installed, project, REPRIEVE_HELPER="off")
+
+
+def test_what_a_rollback_replaced_is_out_of_the_way_at_once_and_gone_soon(installed: Installed, project: Path) -> None:
+    follow(installed, project)
+    for number in range(60):
+        (project / f"f{number}").write_bytes(b"before" * number)
+    wanted = {path.name: path.read_bytes() for path in project.glob("f*")}
+    checkpoint(installed, project)
+    for round in range(3):
+        for number in range(60):
+            (project / f"f{number}").write_bytes(b"after" * (number + round))
+        done = installed.run("rollback", "--everything", "--json", cwd=project)
+        assert done.returncode == 0, done.stderr
+        assert not [name for name in os.listdir(project) if name.startswith(".reprieve-")]
+        assert {path.name: path.read_bytes() for path in project.glob("f*")} == wanted
+        until(lambda: not os.listdir(installed.home / "tmp"))
+        checkpoint(installed, project)

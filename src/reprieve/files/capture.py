@@ -283,11 +283,20 @@ class Capture:
     def _is_sound(self, head: TimelineEntry | None) -> bool:
         return head is None or is_sound(self.workspace_id, head)
 
+    @property
+    def attic(self) -> str:
+        """Where a restore may leave what it needs no longer; `gc` removes what is there."""
+        return os.path.join(self._home, "tmp")
+
+    @property
+    def _home(self) -> str:
+        return os.path.dirname(os.path.dirname(self.index_path))
+
     def make_room(self) -> None:
         """Give up the store's reserve, if there is one: what follows must not fail for want of a few bytes."""
         from reprieve.store.ballast import release_ballast
 
-        release_ballast(os.path.dirname(os.path.dirname(self.index_path)))
+        release_ballast(self._home)
 
     # -- objects that may be large
 

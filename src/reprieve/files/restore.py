@@ -14,18 +14,19 @@ import os
 import stat
 
 from reprieve.errors import Refused
-from reprieve.files import native, tree
-from reprieve.files.behind import Behind
+from reprieve.files import afterwards, native, tree
 from reprieve.files.beneath import Beneath, is_listed
+from reprieve.files.content import Unstable
 from reprieve.files.doors import Doors
 from reprieve.files.graft import find_grafts, find_others, finish_folders
 from reprieve.files.likeness import Likeness, content_of
 from reprieve.files.meta import adds_xattrs, is_dir, verify_times
 from reprieve.files.preflight import find_obstacles
 from reprieve.files.stage import Stage
-from reprieve.files.steps import Steps, move
+from reprieve.files.steps import Steps, rescue
 from reprieve.model.change import Gap
 from reprieve.model.entry import DIR, FILE, Entry
+from reprieve.store.behind import Behind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ class Restore:
         recover: bool = False,
         cross_mounts: bool = False,
         is_durable: bool = True,
+        attic: str = "",
     ) -> None:
+        self.attic = attic  # a directory outside of the tree, for what is not needed any more
         self.is_durable = is_durable  # a scratch copy need not survive a power cut
         self.moves = sorted(moves, key=lambda move: tree.sort_key(move[0]))
         self.index, self.recover, self.reporter = index, recover, reporter
@@ -71,6 +74,7 @@ class Restore:
         self._grafts = [-1] * len(self.moves)  # for each move the number of the new directory that brings it along
         self._members: dict[int, bytes] | None = None  # hard-link group -> a path of it that is not moved
         self._staged = bytearray(len(self.moves))  # 1: a new file takes the place
+        self._is_out = False  # the stage is no longer in the tree
 
     @property
     def done(self) -> set[bytes]:
@@ -245,49 +249,56 @@ class Restore:
 
     def settle(self, meanwhile: Callable[[], T]) -> T:
         """Final directory modes and times, staging removed, everything on disk; `meanwhile` may read the tree."""
-        # What was written is most of what there is to sync, and on its way while the rest is done.
-        ahead = Behind(in_thread=True)
-        if _FEW < len(self.moves) < _MANY:
-            ahead.start(self._sync, lambda _: None)
-        try:
-            self._steps.return_late_writes()
-            self._say_what_is_shared()
-            for stage in self.stages.values():
-                stage.start_clearing()
-            folders = []
-            for i in range(len(self.moves) - 1, -1, -1):
-                path, _, after = self.moves[i]
-                is_settled = self._grafts[i] >= 0 and self._grafts[i] != i
-                if path and after is not None and after.kind == DIR and path in self.done and not is_settled:
-                    folders.append((path, after))
-            self.lost.extend(self._doors.finish_many(folders))
-            wanted = self._wanted()
-            self._doors.settle(wanted, leave={b""})
-            if len(self.moves) < _MANY:
-                # removing a hundred files takes longer than this, syncing them does not
-                verify_times(self.beneath, self.moves, self.done)
-                result = meanwhile()
-        finally:
+        is_checked = is_left = False
+        with Behind(in_thread=True) as ahead, Behind(in_thread=True) as behind:
+            if _FEW < len(self.moves) < _MANY:
+                # what was written is most of what there is to sync, and on its way while the rest is done
+                ahead.start(self._sync, lambda _: None)
             try:
-                self._clear_stages()
-            finally:
+                self._steps.return_late_writes(self._wanted_at)
+                is_checked = True
+                self._say_what_is_shared()
+                self._is_out = bool(self.attic) and all(stage.move_out(self.attic) for stage in self.stages.values())
+                is_left = self._is_out and afterwards.leave(self._clear_stages)
+                for stage in self.stages.values() if not is_left else ():
+                    stage.start_clearing()
+                self.lost.extend(self._doors.finish_many(self._moved_folders()))
+                if not self._is_out:
+                    self._clear_stages()
+                self._doors.settle(self._wanted())
                 ahead.wait()
-        self.lost.extend(Gap(self.moves[i][0], s) for stage in self.stages.values() for i, s in stage.losses())
-        self._doors.settle(wanted)
-        if len(self.moves) < _MANY:
-            self._sync()
-        else:
-            behind = Behind(in_thread=True)
-            try:
                 behind.start(self._sync, lambda _: None)
                 is_corrected = verify_times(self.beneath, self.moves, self.done)
                 result = meanwhile()
-            finally:
                 behind.wait()
-            if is_corrected:
-                self._sync()
+                if is_corrected:
+                    self._sync()
+            finally:
+                # what is in the stage may be the only copy until late writes are out of it; then `recover` looks at it
+                if is_checked and not is_left:
+                    self._clear_stages()
+        self.lost.extend(Gap(self.moves[i][0], s) for stage in self.stages.values() for i, s in stage.losses())
         self.beneath.close()
         return result
+
+    def make_room(self) -> None:
+        """Remove what was replaced, if that is out of the tree already; before the same is staged once more."""
+        if self._is_out:
+            self._clear_stages()
+
+    def _wanted_at(self, path: bytes) -> Entry | None:
+        """What a path that was moved should be."""
+        return next((after for moved, _, after in self.moves if moved == path), None)
+
+    def _moved_folders(self) -> list[tuple[bytes, Entry]]:
+        """Directories that get another mode or time, deepest first."""
+        found = []
+        for i in range(len(self.moves) - 1, -1, -1):
+            path, _, after = self.moves[i]
+            is_settled = self._grafts[i] >= 0 and self._grafts[i] != i
+            if path and after is not None and after.kind == DIR and path in self.done and not is_settled:
+                found.append((path, after))
+        return found
 
     def _say_what_is_shared(self) -> None:
         """A file that also has a name elsewhere is not written in place; so that name keeps what is taken back here."""
@@ -354,17 +365,15 @@ class Restore:
         return path if there is not None and there.same_bytes_key == wanted.same_bytes_key else b""
 
     def _sweep(self, stage: Stage) -> None:
-        """After a crash: what lies in the stage is captured content, or a file that was written late (kept)."""
-        known = {e.content for _, before, after in self.moves for e in (before, after) if e is not None}
+        """After a crash: what lies in the stage is captured content, or somebody's (written late, put there): kept."""
+        entries = [e for _, before, after in self.moves for e in (before, after) if e is not None]
+        known, targets = {e.content for e in entries}, {e.target for e in entries}
         for name in map(os.fsencode, stage.names()):
-            st = os.stat(name, dir_fd=stage.fd, follow_symlinks=False)
-            is_old = stat.S_ISREG(st.st_mode) and st.st_size > 0 and name.startswith(b"t")
-            if is_old and content_of(stage.fd, name) not in known:
-                rescued = b"reprieve-rescued-" + stage.name.lstrip(b".") + b"-" + name
-                move(stage.fd, name, stage.root_fd, rescued)
-                self.reporter.warn(f"a file that was written during the rollback was saved as {rescued.decode()}")
-                continue
-            stage.remove(name)
+            if _is_ours(stage.fd, name, known, targets):
+                stage.remove(name)
+            else:
+                saved = rescue(stage, stage.fd, name)
+                self.reporter.warn(f"a file that was written during the rollback was saved as {saved}")
 
     def _stage(self, path: bytes) -> Stage:
         """The staging directory on the file system where path is or will be."""
@@ -406,3 +415,21 @@ class Restore:
             if stage.root_fd >= 0:
                 os.close(stage.root_fd)
                 stage.root_fd = -1
+
+
+def _is_ours(dir_fd: int, name: bytes, known: set[bytes], targets: set[bytes]) -> bool:
+    """Whether what has this name in the stage can go: captured, or staged and not whole."""
+    if name.startswith(b"d"):
+        return True  # a room, or a directory that was being made
+    st = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    if stat.S_ISLNK(st.st_mode):
+        return os.readlink(name, dir_fd=dir_fd) in targets
+    if not stat.S_ISREG(st.st_mode):
+        return not stat.S_ISDIR(st.st_mode)
+    # what is being staged has no rights before it is whole
+    if not st.st_size or (name.startswith(b"n") and not stat.S_IMODE(st.st_mode)):
+        return True
+    try:
+        return content_of(dir_fd, name) in known
+    except (Unstable, PermissionError):
+        return False

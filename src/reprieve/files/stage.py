@@ -14,12 +14,12 @@ from time import perf_counter_ns
 
 from reprieve.errors import Refused, StoreFailed
 from reprieve.files import native
-from reprieve.files.behind import Behind
 from reprieve.files.beneath import Beneath
 from reprieve.files.content import read
 from reprieve.files.graft import remove_graft
 from reprieve.files.meta import set_meta
 from reprieve.model.entry import BLOCK, CHAR, FIFO, FILE, SYMLINK, Entry
+from reprieve.store.behind import Behind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _BATCH = 2 << 20  # bytes; bounds memory
 _AT_A_TIME = 2048  # paths; those of a first checkpoint lie in the packs in the same order
 _FEW = 8  # files that are removed while one waits
 _MANY = 500  # files from which on it may pay to look where they are made
-_PROBE = 8  # files
+_PROBE = 3  # files
 _SLOW_NS = 100_000
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -49,6 +49,7 @@ class Stage:
         self._doors: list[int] = []  # all their descriptors
         self._inside = Beneath(-1)
         self._clearing: Behind | None = None
+        self._attic = b""  # where it is now, if that is outside of the tree
         self._trashed = 0
         self._me, self._groups = os.geteuid(), {os.getegid(), *os.getgroups()}
 
@@ -148,10 +149,15 @@ class Stage:
         return b"t%d" % (self._trashed - 1)
 
     def names(self) -> list[str]:
-        """What is in it. Through a fresh descriptor: on btrfs one lists only what was there when it was opened."""
+        """What is in it."""
+        return [name for name, _ in self._listed()]
+
+    def _listed(self) -> list[tuple[str, bool]]:
+        """(name, is it a directory). Through a fresh descriptor: on btrfs one lists only what was there when opened."""
         fd = os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
         try:
-            return os.listdir(fd)
+            with os.scandir(fd) as found:
+                return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
         finally:
             os.close(fd)
 
@@ -159,9 +165,30 @@ class Stage:
         """(number, what of it could not be set)."""
         return [(number, reason) for number, reasons in self.lost.items() for reason in reasons]
 
+    def move_out(self, attic: str) -> bool:
+        """Move it out of the tree with all that is in it, into that directory; False if it has to be cleared first.
+
+        Nothing may be staged any more. Emptying it can wait then: removing a file takes longer than moving a hundred.
+        """
+        if self.fd < 0:
+            return True
+        self._close_doors()
+        try:
+            for name, is_dir in self._listed():
+                if is_dir and not name.startswith("d"):
+                    return False  # not ours
+                if is_dir:
+                    os.rmdir(name, dir_fd=self.fd)  # a room; what is not empty is no trash
+            at = os.path.join(os.fsencode(attic), self.name)
+            os.rename(self.name, at, src_dir_fd=self.root_fd)
+        except OSError:
+            return False  # on another file system, above all
+        self._attic = at
+        return True
+
     def start_clearing(self) -> None:
         """Begin to remove what is in it behind the caller's back; nothing may be staged any more."""
-        if self.fd < 0:
+        if self.fd < 0 or self._clearing is not None:
             return
         files = [name for name in map(os.fsencode, self.names()) if not name.startswith(b"d")]
         self._clearing = Behind(in_thread=len(files) > _FEW)
@@ -171,19 +198,28 @@ class Stage:
         """Remove the directory with all that is in it. Only plain names of our own are there."""
         if self.fd < 0:
             return
-        self._inside.close()
-        self._rooms.clear()
-        while self._doors:
-            os.close(self._doors.pop())
-        if self._clearing is None:
-            self.start_clearing()
+        try:
+            self._clear()
+        except OSError:
+            if not self._attic:
+                raise  # out of the tree it is in nobody's way, and `gc` removes it
+
+    def _clear(self) -> None:
+        self._close_doors()
+        self.start_clearing()
         assert self._clearing is not None
         self._clearing.wait()
         for name in map(os.fsencode, self.names()):
             self.remove(name)
         os.close(self.fd)
         self.fd = -1
-        os.rmdir(self.name, dir_fd=self.root_fd)
+        os.rmdir(self._attic or self.name, dir_fd=self.root_fd)
+
+    def _close_doors(self) -> None:
+        self._inside.close()
+        self._rooms.clear()
+        while self._doors:
+            os.close(self._doors.pop())
 
     def remove(self, name: bytes) -> None:
         """Remove one thing that is in it."""
@@ -204,7 +240,7 @@ class Stage:
             started = perf_counter_ns()
             self._written(batch[:_PROBE], native.write_files(self.fd, items[:_PROBE]))
             if perf_counter_ns() - started > _PROBE * _SLOW_NS:
-                self._open_rooms([], 4)
+                self._open_rooms([], 2)
             batch, items = batch[_PROBE:], items[_PROBE:]
         behind.start(lambda: native.write_files(self.fd, items, self._rooms), lambda codes: self._written(batch, codes))
 
@@ -221,7 +257,7 @@ class Stage:
     def _write_chunked(self, i: int, e: Entry) -> None:
         dir_fd, name = self.at(i)
         _discard(dir_fd, name)
-        fd = os.open(name, _NEW, 0o600, dir_fd=dir_fd)
+        fd = os.open(name, _NEW, 0, dir_fd=dir_fd)  # no rights before it is whole: see Restore._sweep
         try:
             at = 0
             for length, data in read(self.blobs, e.content, is_chunked=True):
@@ -230,6 +266,7 @@ class Stage:
                     view = view[os.pwrite(fd, view, at + length - len(view)) :]
                 at += length
             os.ftruncate(fd, at)
+            os.fchmod(fd, 0o600)
         except OSError as error:
             raise _failed(error.errno or 0) from error
         finally:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from itertools import groupby
+from itertools import count, groupby
 
 from reprieve.errors import Partial
 from reprieve.files import native, tree
@@ -20,7 +20,7 @@ from reprieve.files.likeness import has_bytes
 from reprieve.files.links import count_names
 from reprieve.files.meta import file_type, set_meta
 from reprieve.model.change import Gap
-from reprieve.model.entry import DIR, Entry
+from reprieve.model.entry import DIR, FILE, Entry
 from reprieve.model.plan import Conflicted
 
 TYPE_CHECKING = False
@@ -208,8 +208,11 @@ class Steps:
         bad = {c.path for c in self.conflicts}
         return path in bad or any(above in bad for above in tree.ancestors(path))
 
-    def return_late_writes(self) -> None:
-        """A program may hold a replaced file open and write on: such a file goes back to its place and is named."""
+    def return_late_writes(self, wanted: Callable[[bytes], Entry | None]) -> None:
+        """A program may hold a replaced file open and write on: such a file goes back to its place and is named.
+
+        `wanted` tells what was put at a path in its stead.
+        """
         if self.recover:
             return
         for (stage, name, path), is_open in zip(self._trash, self._still_open(), strict=True):
@@ -228,16 +231,18 @@ class Steps:
             try:
                 fd, last = self.doors.parent(path)
             except OSError:
-                rescued = b"reprieve-rescued-" + last_name
-                move(from_fd, last_name, stage.root_fd, rescued)
-                self.conflicts.append(Conflicted(path, f"written late; saved as {rescued.decode()}"))
+                saved = rescue(stage, from_fd, last_name)
+                self.conflicts.append(Conflicted(path, f"written late; saved as {saved}"))
                 continue
+            reason = "still being written by a program; left as it is"
             if self.beneath.lstat(path) is None:
                 move(from_fd, last_name, fd, last)
             else:
                 native.rename2(from_fd, last_name, fd, last, _EXCHANGE)
+                if not _is_placed(from_fd, last_name, wanted(path)):
+                    reason += f"; what somebody put there meanwhile is saved as {rescue(stage, from_fd, last_name)}"
             self.done.discard(path)
-            self.conflicts.append(Conflicted(path, "still being written by a program; left as it is"))
+            self.conflicts.append(Conflicted(path, reason))
 
     def names(self, link: int) -> int:
         """How many names of a hard-link group were in the tree; a file without a group had one."""
@@ -294,6 +299,29 @@ def move(from_fd: int, old: bytes, to_fd: int, new: bytes) -> None:
         if is_listed(to_fd, new):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new) from None
         os.rename(old, new, src_dir_fd=from_fd, dst_dir_fd=to_fd)
+
+
+def rescue(stage: Stage, dir_fd: int, name: bytes) -> str:
+    """Move what nobody has captured out of the stage, to a name in the root of the tree that is told."""
+    first = saved = b"reprieve-rescued-" + stage.name.lstrip(b".") + b"-" + name
+    for number in count(2):
+        try:
+            move(dir_fd, name, stage.root_fd, saved)
+            break
+        except FileExistsError:
+            saved = b"%s-%d" % (first, number)
+    return os.fsdecode(saved)
+
+
+def _is_placed(dir_fd: int, name: bytes, entry: Entry | None) -> bool:
+    """Whether that is what the restore has put there."""
+    st = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    if entry is None or stat.S_IFMT(st.st_mode) != file_type(entry.kind):
+        return False
+    if st.st_mtime_ns != entry.mtime_s * 1_000_000_000 + entry.mtime_ns:
+        # some file systems (FUSE) set a time of their own
+        return entry.kind == FILE and st.st_size == entry.size and has_bytes(dir_fd, name, entry)
+    return entry.kind != FILE or st.st_size == entry.size
 
 
 def _came_out(stage: Stage, name: bytes, st: os.stat_result) -> bool:

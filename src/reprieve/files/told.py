@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 
-from reprieve.files import native, tree
+from reprieve.files import afterwards, native, tree
 from reprieve.model.value import Value
 
 TYPE_CHECKING = False
@@ -43,7 +43,6 @@ class Word(Value):
 
 
 _helper: socket.socket | None = None
-_later: list[Callable[[], None]] = []
 _is_check_due = False
 
 
@@ -56,15 +55,8 @@ def listen(connection: socket.socket | None) -> None:
 def when_due(check: Callable[[], None]) -> None:
     """Have that run when the caller has got its answer, if the helper is to be checked."""
     global _is_check_due
-    if _is_check_due:
+    if _is_check_due and afterwards.leave(check):
         _is_check_due = False
-        _later.append(check)
-
-
-def run_checks() -> None:
-    """Those that are due. Nobody waits for this."""
-    while _later:
-        _later.pop()()
 
 
 def ask(root_fd: int, since: Mark | None) -> Word | None:

@@ -28,9 +28,10 @@ RACY, CHUNKED, NEEDS, GAP = 1, 2, 4, 8
 # columns of a row that only the index keeps: nlink, ctime_s, ctime_ns, ino, dev
 _STAT_COLUMNS = ((20, 24), (40, 48), (52, 72))
 _KIND_AT, _CONTENT_AT, _EXTRA_AT = 6, 88, 120
-_CRC_AT = 32  # in the header
+_CRC_AT, _TAG_AT = 32, 40  # in the header
 _ZERO = bytes(32)
 _LARGE, _MANY = 8 << 20, 10_000  # bytes of a tree: 50,000 files; changes
+_LITTLE = 100  # rows
 
 Delta = list[tuple[bytes, Entry | None, Entry | None]]
 
@@ -209,7 +210,12 @@ def advance(index: Buffer | None, rows: bytearray, gone: list[bytes], *, tag: by
             losing.append(above)
         else:
             rows[HEADER.size + row * ROW.size + 7] |= RACY
-    new = native.merge(index, rows, gone, {}, tag)
+    if not gone and _has_all(rows, index):
+        new = rows  # a merge would need as much memory again
+        new[_TAG_AT : _TAG_AT + 16] = tag
+        _seal(new)
+    else:
+        new = native.merge(index, rows, gone, {}, tag)
     if orphans := native.orphans(new, rows):
         raise Torn(orphans)
     marked = [row for above in losing if (row := native.find(new, above)) >= 0 and native.get(new, row)[1] == DIR]
@@ -218,6 +224,12 @@ def advance(index: Buffer | None, rows: bytearray, gone: list[bytes], *, tag: by
     if marked:
         _seal(new)
     return new
+
+
+def _has_all(rows: Buffer, index: Buffer | None) -> bool:
+    """Whether nothing of the index is left beside these rows. Asked of few only: then there is something to gain."""
+    left = count(index) if index is not None else 0
+    return left <= min(_LITTLE, count(rows)) and all(native.find(rows, path) >= 0 for path, _ in entries(index))
 
 
 def places(index: Buffer, rows: Buffer) -> list[int]:

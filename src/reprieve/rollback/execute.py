@@ -66,17 +66,21 @@ def begin(
     """
     operation, safety = new_id(), new_id()
     moves: tree.Delta = [(a.path, a.before, a.after) for a in plan.actions]
+    capture.blobs.put(plan.contents)
+    stored = capture.put_object(tree.pack_delta(moves))
+    capture.blobs.start_flush()
     restore = _restore(capture, moves, seen.index, tree.STAGES + operation.encode())
     restore.prefetch()
     try:
         restore.check()
-    except OSError as e:
+    except (OSError, Refused) as e:
+        capture.blobs.flush()  # the next try will find it; and until then nobody has to wait for us
+        if isinstance(e, Refused):
+            raise
         raise Refused(f"the folder changes while it is looked at ({e.strerror}); nothing was touched") from e
     of = beside.operation if beside is not None else ""
-    intent = Intent(operation, plan.kind, plan.target, plan.label, plan.of, safety, restore.stage_name, b"", of)
+    intent = Intent(operation, plan.kind, plan.target, plan.label, plan.of, safety, restore.stage_name, stored, of)
     with capture.store.transaction():
-        capture.blobs.put(plan.contents)
-        intent = intent.replace(moves=capture.put_object(tree.pack_delta(moves)))
         entry = capture.record(
             seen,
             Draft(
@@ -118,6 +122,7 @@ def finish(capture: Capture, begun: Begun, *, now_ns: int) -> Report:
         report = _record(capture, intent, restore, index, head, now_ns)
     except (OSError, ReprieveError) as e:
         # everything is in its place but for the last touches: once more from the intent, as after a crash
+        restore.make_room()
         capture.make_room()
         capture.reporter.note(f"finishing the {plan.kind} once more ({e})")
         again = recover(capture, now_ns=now_ns, head=head, index=index)
@@ -144,12 +149,13 @@ def recover(
     head = head if head is not None else capture.timeline.head()
     assert head is not None  # the safety checkpoint was committed together with the intent
     index = index if index is not None else capture.tree_at(head.seq)
+    restore = _restore(capture, moves, index, intent.stage, recover=True)
     try:
-        restore = _restore(capture, moves, index, intent.stage, recover=True)
         restore.prepare()
         restore.apply()
         report = _record(capture, intent, restore, index, head, now_ns)
     except (OSError, ReprieveError) as forward:
+        restore.make_room()
         back = _restore(capture, [(p, after, before) for p, before, after in moves], index, intent.stage, recover=True)
         try:
             back.prepare()
@@ -207,6 +213,7 @@ def _restore(capture: Capture, moves: tree.Delta, index: Buffer, stage: bytes, *
         reporter=capture.reporter,
         recover=recover,
         cross_mounts=capture.limits.cross_mounts,
+        attic=capture.attic,
     )
 
 

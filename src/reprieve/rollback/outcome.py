@@ -44,11 +44,11 @@ def judge(root_fd: int, done: tree.Delta, index: Buffer, *, in_place: bool = Fal
 
     `in_place`: the caller asks for the tree by `Outcome.after`, when it needs the one before no longer.
     """
+    tree.trim(index, done)
     rows = tree.pack((path, after, tree.NO_STAT, 0) for path, _, after in done if after is not None)
     gone = [path for path, _, after in done if after is None]
     untrue = {native.get(rows, row)[0]: _VANISHED for row in native.fill_stats(root_fd, rows)}
     untrue.update(dict.fromkeys(_still_there(root_fd, gone), _CAME_BACK))
-    tree.trim(index, done)
     is_same = not untrue and all(before and after for _, before, after in done)  # nothing came or went
     if in_place and is_same and len(done) < _FEW and isinstance(index, bytearray) and (at := tree.places(index, rows)):
         return Outcome(index, done, (), rows, tuple(at))

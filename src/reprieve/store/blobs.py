@@ -33,6 +33,10 @@ class LocalBlobs:
         """Take objects that may be stored already; return how many were new."""
         return self._mine().put(items)
 
+    def start_flush(self) -> None:
+        """Begin to make durable what this thread has put."""
+        self._mine().start_flush()
+
     def flush(self) -> None:
         """Make everything this thread has put durable and findable."""
         self._mine().flush()

@@ -13,6 +13,7 @@ cut short, and objects that were healed into another pack, need no note of their
 from __future__ import annotations
 
 import os
+import stat
 
 from reprieve.store.faults import failed
 from reprieve.store.frames import PACK_HEADER_SIZE, head_size
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from reprieve.store.places import Places
 
 _PAGE = 10_000
+_REPLACED = ".reprieve-"  # how the names of directories begin that a restore has moved to tmp/ (files.tree.STAGES)
 _VACUUM_FROM = 1000  # free pages (4 MB), and a quarter of the file
 
 
@@ -130,18 +132,28 @@ def _copy(objects: list[Place], *, places: Places, blobs: LocalPacks) -> list[tu
 
 
 def _remove_strays(home: Home, db: Database) -> None:
-    """Files that no row knows: packs that were moved or never committed, and what killed processes left in tmp/."""
+    """What no row knows: packs that were moved or never committed, and what killed processes left in tmp/."""
     known = {f"{number}.pack" for (number,) in db.query("SELECT number FROM packs")}
     for folder, keep in (("packs", known), ("tmp", set[str]())):
         path = home.file(folder)
         strays = [name for name in os.listdir(path) if name not in keep]
         for name in strays:
             try:
-                os.unlink(f"{path}/{name}")
-            except IsADirectoryError:
-                continue  # nothing that we made
+                if not stat.S_ISDIR(os.lstat(f"{path}/{name}").st_mode):
+                    os.unlink(f"{path}/{name}")
+                elif folder == "tmp" and name.startswith(_REPLACED):
+                    _remove_replaced(os.fsencode(f"{path}/{name}"))
+            except FileNotFoundError:
+                continue  # its own process has removed it
         if strays:
             sync_directory(path)
+
+
+def _remove_replaced(path: bytes) -> None:
+    """What a restore left: files only."""
+    for name in os.listdir(path):
+        os.unlink(os.path.join(path, name))
+    os.rmdir(path)
 
 
 def _shrink(db: Database) -> None:

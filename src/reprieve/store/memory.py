@@ -123,6 +123,9 @@ class MemoryBlobs:
                 self._journal.set(self._objects, id, data)
                 self._journal.remove(self._damaged, id)
 
+    def start_flush(self) -> None:
+        """There is nothing to wait for."""
+
     def has(self, ids: Sequence[bytes]) -> set[bytes]:
         """Those of ids that are stored and not known to be damaged."""
         with self._journal.guard:

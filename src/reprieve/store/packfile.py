@@ -12,6 +12,7 @@ import fcntl
 import os
 import stat
 
+from reprieve.store.behind import Behind
 from reprieve.store.faults import failed
 from reprieve.store.frames import PACK_HEADER_SIZE, pack_header
 from reprieve.store.home import sync_directory, undo_umask, write_all
@@ -42,6 +43,7 @@ class PackWriter:
         self._roll_at = roll_at
         self._abandoned: set[int] = set()
         self._packs: list[_OpenPack] = []  # the last one is written to
+        self._syncing = Behind(in_thread=True)
 
     def append(self, head: bytes, payload: bytes | bytearray | memoryview) -> tuple[int, int]:
         """Write one frame; return (pack number, offset). Raises StoreFailed, then `discard` is all that can be done."""
@@ -60,16 +62,32 @@ class PackWriter:
         pack.end += len(head) + len(payload)
         return pack.number, offset
 
-    def sync(self) -> list[tuple[int, int]]:
-        """Make all appended bytes durable; return (number, new end) of each pack. Raises StoreFailed."""
+    def start_sync(self) -> None:
+        """Begin to make the appended bytes durable; `sync` waits for it, and raises what went wrong."""
+        fds = [pack.fd for pack in self._packs if pack.synced < pack.end]
+        if not fds:
+            return
         try:
-            for pack in self._packs:
-                os.fdatasync(pack.fd)
+            self._syncing.wait()
+        except OSError as exc:
+            raise self._broken(exc, "make a pack durable") from exc
+        for pack in self._packs:
+            pack.synced = pack.end
+        self._syncing.start(lambda: _sync_all(fds), lambda _: None)
+
+    def ends(self) -> list[tuple[int, int]]:
+        """(number, new end) of each pack."""
+        return [(pack.number, pack.end) for pack in self._packs]
+
+    def sync(self) -> None:
+        """Make all appended bytes durable. Raises StoreFailed."""
+        try:
+            self._syncing.wait()
+            _sync_all([pack.fd for pack in self._packs if pack.synced < pack.end])
             if any(pack.is_new for pack in self._packs):
                 sync_directory(self._home.file("packs"))
         except OSError as exc:
             raise self._broken(exc, "make a pack durable") from exc
-        return [(pack.number, pack.end) for pack in self._packs]
 
     def avoid(self, numbers: Iterable[int]) -> None:
         """Append nothing to these packs."""
@@ -78,8 +96,22 @@ class PackWriter:
     def release(self) -> None:
         """Close the packs: committed, or given up (the next writer cuts the tail)."""
         packs, self._packs = self._packs, []
+        try:
+            self._syncing.wait()  # it uses their descriptors
+        except OSError:
+            self._abandoned.update(pack.number for pack in packs)
+        except BaseException:
+            # interrupted: it still does, so they stay open, and nothing is ever appended to these packs
+            self._abandoned.update(pack.number for pack in packs)
+            self._syncing = Behind(in_thread=True)
+            raise
         for pack in packs:
             os.close(pack.fd)
+
+    def forked(self) -> None:
+        """In a child, which has no thread to wait for: close the packs."""
+        self._syncing = Behind(in_thread=True)
+        self.release()
 
     def _broken(self, exc: OSError, doing: str) -> Exception:
         self._abandoned.update(pack.number for pack in self._packs)
@@ -226,6 +258,12 @@ class _OpenPack:
         self.fd = fd
         self.end = end
         self.is_new = is_new
+        self.synced = 0  # a sync of the bytes before that was at least begun
+
+
+def _sync_all(fds: Iterable[int]) -> None:
+    for fd in fds:
+        os.fdatasync(fd)
 
 
 def pack_path(home: Home, number: int) -> str:

@@ -52,6 +52,7 @@ class LocalPacks:
         self._writer = PackWriter(home, db, roll_at=roll_at)
         self._gc_lock: Lock | None = None  # held from the first put to the commit
         self._looked_at_packs = False
+        self._is_empty = False  # when the lock was taken
         self._frames: dict[tuple[int, int], dict[bytes, str] | str] = {}  # verified once in this process
         self._compressors: Compressors | None = None
         self._ahead: tuple[set[bytes], Ahead] | None = None  # what is being unpacked for the next `get_many`
@@ -74,6 +75,16 @@ class LocalPacks:
                 batch, size = {}, 0
         return new + self._take(batch)
 
+    def start_flush(self) -> None:
+        """Have what was put so far on its way to the disk while the caller goes on."""
+        self._refuse_if_broken()
+        try:
+            self._write_rest()
+            self._writer.start_sync()
+        except BaseException:
+            self._give_up()
+            raise
+
     def flush(self) -> None:
         """Make everything put so far durable and findable."""
         self._refuse_if_broken()
@@ -85,9 +96,10 @@ class LocalPacks:
             return
         try:
             self._write_rest()
-            ends = self._writer.sync()
+            self._writer.start_sync()
             with self._db.transaction():
-                self._insert_rows(ends)
+                self._insert_rows()
+                self._writer.sync()  # before what names it is committed
                 self._clear()
                 self._db.when_done(committed=self._finish, undone=self._undone)
         except BaseException:
@@ -235,17 +247,21 @@ class LocalPacks:
 
     def _begin(self) -> None:
         self._refuse_if_broken()
+        if self._gc_lock is not None and self._looked_at_packs:
+            return
         if self._gc_lock is None:
             lock = self._locks.shared_gc()
             lock.__enter__()
             self._gc_lock = lock
-        if not self._looked_at_packs:
-            try:
+        try:
+            # then nothing need be looked for, which is a tenth of a first checkpoint
+            self._is_empty = not self._db.query("SELECT 1 FROM objects LIMIT 1")
+            if not self._looked_at_packs:
                 self._look_at_packs()
-            except BaseException:
-                self._give_up()
-                raise
-            self._looked_at_packs = True
+        except BaseException:
+            self._give_up()
+            raise
+        self._looked_at_packs = True
 
     def _refuse_if_broken(self) -> None:
         """An operation that lost a part of its content must not go on as if it were whole."""
@@ -295,6 +311,8 @@ class LocalPacks:
     def _trusted(self, ids: list[bytes]) -> set[bytes]:
         """Those of ids that are stored and sound, each frame verified once per process."""
         trusted: set[bytes] = set()
+        if self._is_empty:
+            return trusted
         known_bad = self.damaged()
         for row in self._places.rows(ids):
             if row[0] in known_bad:
@@ -344,9 +362,10 @@ class LocalPacks:
             self._compressors.results(self._write_frame, all_of_them=True)
             self._stop_compressors()
 
-    def _insert_rows(self, ends: list[tuple[int, int]]) -> None:
+    def _insert_rows(self) -> None:
         self._db.execute_many(
-            "INSERT INTO packs (number, end) VALUES (?, ?) ON CONFLICT (number) DO UPDATE SET end = excluded.end", ends
+            "INSERT INTO packs (number, end) VALUES (?, ?) ON CONFLICT (number) DO UPDATE SET end = excluded.end",
+            self._writer.ends(),
         )
         rows: list[tuple[bytes, int, int, int]] = []
         frames: list[tuple[int, ...]] = []
@@ -361,6 +380,7 @@ class LocalPacks:
             "INSERT INTO frames (number, pack, offset, size, codec, raw_size, count) VALUES (?, ?, ?, ?, ?, ?, ?)",
             frames,
         )
+        self._is_empty = False
         rows.sort()  # neighbours in the tree one after the other: half the time of random order
         self._db.execute_many("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", rows)
         healed = self.damaged().intersection(self._pending)
@@ -395,10 +415,12 @@ class LocalPacks:
         """Committed. Keep packs and lock only for what was put since the flush."""
         if self._pending:
             return
-        self._writer.release()
-        if self._gc_lock is not None:
-            lock, self._gc_lock = self._gc_lock, None
-            lock.__exit__(None, None, None)
+        try:
+            self._writer.release()
+        finally:
+            if self._gc_lock is not None:
+                lock, self._gc_lock = self._gc_lock, None
+                lock.__exit__(None, None, None)
 
     def _undone(self) -> None:
         self._frames.clear()
@@ -407,13 +429,12 @@ class LocalPacks:
 
     def _give_up(self) -> None:
         """Keep nothing since the last commit. What this thread's transaction holds of it must not be committed."""
-        lost = bool(self._pending)
+        if self._pending:
+            self._broken_in = self._locks.gc_scope
         self._stop_compressors()
         self._clear()
         self._db.doom()
         self._finish()
-        if lost:
-            self._broken_in = self._locks.gc_scope
 
     def _stop_compressors(self) -> None:
         if self._compressors is not None:
@@ -422,7 +443,7 @@ class LocalPacks:
 
     def _forked(self) -> None:
         # The parent's descriptors: a child that keeps them would keep the locks on the packs after the parent's end.
-        self._writer.release()
+        self._writer.forked()
         self._places.forget()
 
     # getting

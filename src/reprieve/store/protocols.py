@@ -23,6 +23,9 @@ class BlobStore(Protocol):
         and an operation that goes on regardless is refused. Each thread's objects are its own until its flush.
         """
 
+    def start_flush(self) -> None:
+        """Begin with what `flush` will have to do, if that helps. Raises like `put`."""
+
     def flush(self) -> None:
         """Make everything put so far durable and findable. Raises StoreFailed; then nothing of it may be relied on."""
 

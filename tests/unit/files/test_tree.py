@@ -62,3 +62,15 @@ def test_rows_that_do_not_fit_have_no_places() -> None:
         good = (b"d/f2", plain, tree.NO_STAT, 0)
         assert tree.places(index, tree.pack([good, (path, entry, tree.NO_STAT, 0)])) == []
     assert tree.places(index, tree.pack([good])) == [native.find(index, b"d/f2")]
+
+
+def test_a_tree_that_replaces_all_of_another_is_the_one_that_a_merge_gives() -> None:
+    items = sample(200)
+    for before in (None, tree.pack(items[:1]), tree.pack(items[:60])):
+        rows = tree.pack(items)
+        wanted = native.merge(before, rows, [], {}, TAG)
+        after = tree.advance(before, rows, [], tag=TAG)
+        assert after == wanted
+        native.check(after)
+    beside = tree.pack([*items[:1], (b"other", items[2][1], tree.NO_STAT, 0)])
+    assert tree.count(tree.advance(beside, tree.pack(items), [], tag=TAG)) == len(items) + 1

@@ -6,11 +6,13 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from reprieve.errors import StoreCorrupted, StoreFailed
+from reprieve.store.behind import Behind
 from reprieve.store.blobs import LocalBlobs
 from reprieve.store.local import LocalStore
 from reprieve.testing.store_suite import blob, draft
@@ -312,3 +314,105 @@ def test_memory_stays_bounded(path: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": src})
     assert done.stderr == ""
     assert int(done.stdout) < 60
+
+
+def test_what_was_begun_early_is_durable_after_the_flush(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And synced once, unless something came after it."""
+    synced: list[int] = []
+    honest = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (synced.append(os.fstat(fd).st_size), honest(fd)))
+    store.blobs.start_flush()  # nothing to do
+    store.blobs.put(TEXT)
+    store.blobs.start_flush()
+    store.blobs.start_flush()
+    store.blobs.flush()
+    assert synced == [pack_of(store).stat().st_size]
+    synced.clear()
+    store.blobs.put(LARGE)
+    store.blobs.start_flush()
+    store.blobs.put(SMALL)
+    store.blobs.flush()
+    assert synced[-1] == pack_of(store).stat().st_size and len(synced) == 2
+    assert dict(store.blobs.get_many(id for id, _ in TEXT + SMALL + LARGE)) == dict(TEXT + SMALL + LARGE)
+
+
+@pytest.mark.parametrize("is_in_transaction", [False, True])
+def test_an_early_sync_that_failed_is_never_taken_for_a_success(
+    filled: LocalStore, path: str, monkeypatch: pytest.MonkeyPatch, is_in_transaction: bool
+) -> None:
+    """The kernel tells it once: a second sync of the same file would say that all is well."""
+    new = [blob(b"new %d " % n * 3000) for n in range(30)]
+    honest, failures = os.fdatasync, [OSError(errno.EIO, "failed")]
+
+    def fail_once(fd: int) -> None:
+        if failures:
+            raise failures.pop()
+        honest(fd)
+
+    monkeypatch.setattr(os, "fdatasync", fail_once)
+    filled.blobs.put(new)
+    filled.blobs.start_flush()
+    with pytest.raises(StoreFailed):
+        if is_in_transaction:
+            with filled.transaction():
+                filled.blobs.flush()
+        else:
+            filled.blobs.flush()
+    assert not failures
+    assert filled.blobs.has([id for id, _ in new]) == set()
+    filled.close()
+    again = LocalStore.open(path)
+    again.blobs.put(new)
+    again.blobs.flush()
+    assert dict(again.blobs.get_many(id for id, _ in new)) == dict(new)
+    again.close()
+
+
+def test_a_fork_in_the_middle_of_an_early_sync_waits_for_nobody(
+    filled: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+    honest = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (gate.wait(60), honest(fd)))
+    filled.blobs.put([blob(b"new" * 9000)])
+    filled.blobs.start_flush()
+    child = os.fork()
+    if not child:
+        os._exit(0)  # it has closed the packs by now
+    assert os.waitpid(child, 0)[1] == 0
+    gate.set()
+    filled.blobs.flush()
+    assert filled.blobs.get(blob(b"new" * 9000)[0]) == b"new" * 9000
+
+
+def test_an_interrupted_wait_for_a_sync_leaves_nothing_to_be_lost_later(
+    filled: LocalStore, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pack is given up with the lock that kept collections from removing it; what comes next goes elsewhere."""
+    gate, honest, interrupts = threading.Event(), os.fdatasync, 2
+
+    def wait(self: Behind) -> None:
+        nonlocal interrupts
+        if interrupts and not gate.is_set():
+            interrupts -= 1
+            raise KeyboardInterrupt
+        waiting(self)
+
+    waiting = Behind.wait
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda fd: (gate.wait(60), honest(fd)))
+        patch.setattr(Behind, "wait", wait)
+        filled.blobs.put([blob(b"first" * 9000)])
+        with pytest.raises(KeyboardInterrupt):
+            filled.blobs.flush()
+        gate.set()
+    other = LocalStore.open(path)
+    with other.gc_lock(wait_s=0):
+        other.blobs.collect({id for id, _ in TEXT})  # everything else goes, so packs are made anew
+    other.close()
+    new = [blob(b"new %d " % n * 3000) for n in range(30)]
+    filled.blobs.put(new)
+    filled.blobs.flush()
+    again = LocalStore.open(path)
+    assert dict(again.blobs.get_many(id for id, _ in new)) == dict(new)
+    again.close()

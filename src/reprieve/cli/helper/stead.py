@@ -22,7 +22,7 @@ from reprieve.cli import entry
 from reprieve.cli.helper import peer
 from reprieve.cli.helper.peer import Unlike
 from reprieve.errors import ReprieveError
-from reprieve.files import processes, told
+from reprieve.files import afterwards, processes, told
 from reprieve.store.local import open_early
 
 TYPE_CHECKING = False
@@ -172,12 +172,13 @@ def serve(connection: socket.socket, me: Self, channel: socket.socket) -> NoRetu
     if sender != caller:
         os._exit(0)
     _stop_with_caller(connection)
+    afterwards.expect()
     code = _run()
     for fd in (0, 1, 2):
         os.close(fd)  # whoever reads our output need not wait for the end of this process
     fcntl.fcntl(connection, fcntl.F_SETFL, 0)
     connection.sendall(_ANSWER.pack(b"X", code & 0xFF))
-    told.run_checks()
+    afterwards.run()
     os._exit(code & 0xFF)
 
 

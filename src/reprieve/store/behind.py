@@ -15,39 +15,50 @@ class Behind:
         self._in_thread = in_thread
         self._done: Callable[[Any], None] | None = None
         self._outcome: Any = None
-        self._is_over: Any = None
+        self._is_over: Any = None  # a lock that is free when it is
+        self._has_ended = False
+
+    def __enter__(self) -> Behind:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wait()
 
     def start(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         """Begin; what was begun before must have been waited for."""
         assert self._done is None
+        self._has_ended = False
+        if self._in_thread:
+            from _thread import allocate_lock, start_new_thread
+
+            self._is_over = lock = allocate_lock()
+            lock.acquire()
+            # A signal's handler may raise after any call: from here on there is something to wait for
+            self._done = done
+            try:
+                start_new_thread(self._run, (work, lock))
+                return
+            except RuntimeError:  # as many threads as the system allows
+                self._in_thread, self._done = False, None
+        self._run(work, None)
         self._done = done
-        if not self._in_thread:
-            self._run(work)
-            return
-        from _thread import allocate_lock, start_new_thread
 
-        self._is_over = allocate_lock()
-        self._is_over.acquire()
-        try:
-            start_new_thread(self._run, (work,))
-        except RuntimeError:  # as many threads as the system allows
-            self._in_thread = False
-            self._run(work)
-
-    def _run(self, work: Callable[[], Any]) -> None:
+    def _run(self, work: Callable[[], Any], lock: Any) -> None:
         try:
             self._outcome = work()
         except BaseException as error:  # noqa: BLE001  raised where it is waited for
             self._outcome = error
-        if self._in_thread:
-            self._is_over.release()
+        self._has_ended = True
+        if lock is not None:
+            lock.release()
 
     def wait(self) -> None:
         """Wait for the end of what was begun, if anything was. Raises what `work` and `done` raise."""
         if self._done is None:
             return
-        if self._in_thread:
-            self._is_over.acquire()  # if an interrupt ends this, there is still something to wait for
+        if self._in_thread and not self._has_ended:
+            with self._is_over:  # if an interrupt ends this, even now, one can still wait for it
+                pass
         done, outcome = self._done, self._outcome
         self._done = self._outcome = None
         if isinstance(outcome, BaseException):

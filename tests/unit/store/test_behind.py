@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
 
-from reprieve.files.behind import Behind
+from reprieve.store.behind import Behind
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
@@ -57,3 +59,39 @@ def test_where_no_thread_can_be_had_the_caller_does_it(monkeypatch: pytest.Monke
     behind.start(lambda: 1, seen.append)
     behind.wait()
     assert seen == [1]
+
+
+HAMMER = """
+import random, signal, sys
+from reprieve.store.behind import Behind
+
+class Stopped(BaseException):
+    pass
+
+def stop(*_):
+    raise Stopped
+
+signal.signal(signal.SIGALRM, stop)
+rng, stopped, ended = random.Random(5), 0, 0
+for _ in range(6000):
+    seen = []
+    behind = Behind(in_thread=True)
+    try:
+        with behind:
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 2e-4))
+            behind.start(lambda: ended, seen.append)
+            behind.wait()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except Stopped:
+        stopped += 1
+    behind.wait()
+    ended += 1
+print(stopped, ended)
+"""
+
+
+def test_a_signal_at_any_moment_leaves_nothing_that_is_waited_for_in_vain() -> None:
+    """A handler raises wherever it is: before the thread is there, while it is waited for, after that."""
+    done = subprocess.run([sys.executable, "-c", HAMMER], capture_output=True, text=True, timeout=120, check=False)
+    stopped, ended = map(int, done.stdout.split() or [0, 0])
+    assert ended == 6000 and stopped > 1000, (done.stdout, done.stderr[-2000:])
