@@ -5,8 +5,9 @@ python -m benchmarks.hook --runs 5         a look
 
 The whole process is measured, as an agent starts it: payload on standard input, answer on standard output; with the
 resident helper running, as it is after the first call, and without it. What starting any process takes has a row of its
-own: less is not possible. The exit code is 0 if the target (the hook takes
-at most as long as `git status`) is met, 1 if not.
+own: less is not possible. Before each of them there is a pause, as there is between two steps of an agent; `--pause 0`
+measures what happens without one. The exit code is 0 if both targets are met (before a call at most as long as `git
+status` without the helper, and a tenth of that with it), 1 if not.
 """
 
 from __future__ import annotations
@@ -25,21 +26,23 @@ from benchmarks.measure import Series, Took
 from benchmarks.ours import REPOSITORY, install, start_helper, stop_helper, wait_until_followed
 from benchmarks.trees import small_files
 
-TARGET = 1.0
+BEFORE, BEFORE_ALONE = "hook before a call", "hook before a call, no helper"
+TARGETS = {BEFORE_ALONE: 1.0, BEFORE: 0.1}
 ROWS = (
     "git status",
     "a process that does nothing",
-    "hook before a call",
+    BEFORE,
     "hook after a call",
     "hook before a read",
     "hook with a prompt",
-    "hook before a call, no helper",
+    BEFORE_ALONE,
     "hook before a read, no helper",
 )
 
 
-def timed(argv: Sequence[str], data: bytes, *, cwd: Path, env: Mapping[str, str]) -> Took:
+def timed(argv: Sequence[str], data: bytes, *, cwd: Path, env: Mapping[str, str], pause_s: float = 0.0) -> Took:
     """One process from start to end."""
+    time.sleep(pause_s)
     started = time.perf_counter()
     done = subprocess.run(argv, input=data, cwd=cwd, env=env, capture_output=True)
     seconds = time.perf_counter() - started
@@ -63,7 +66,7 @@ def repository(project: Path, files: int) -> None:
         subprocess.run([*git, *words], cwd=project, check=True, stdout=subprocess.DEVNULL)
 
 
-def measure(program: Path, project: Path, env: Mapping[str, str], runs: int) -> dict[str, Series]:
+def measure(program: Path, project: Path, env: Mapping[str, str], runs: int, pause_s: float) -> dict[str, Series]:
     """Rounds in which every row has its turn, so that a busy moment of the machine hits all alike."""
     series = {row: Series() for row in ROWS}
     bash = {"tool_name": "Bash", "tool_input": {"command": "make", "description": "build"}}
@@ -72,7 +75,10 @@ def measure(program: Path, project: Path, env: Mapping[str, str], runs: int) -> 
     def hook(event: str, call: int, *, helper: str = "on", **fields: object) -> Took:
         data = payload(event, project, call, **fields)
         argv = [str(program), "hook", "claude-code", event]
-        return timed(argv, data, cwd=project, env={**env, "REPRIEVE_HELPER": helper})
+        return timed(argv, data, cwd=project, env={**env, "REPRIEVE_HELPER": helper}, pause_s=pause_s)
+
+    def other(*argv: str) -> Took:
+        return timed(argv, b"", cwd=project, env=env, pause_s=pause_s)
 
     hook("UserPromptSubmit", 0, prompt="begin", prompt_id="p")
     start_helper(program.parent, cwd=project, env=env)
@@ -81,13 +87,13 @@ def measure(program: Path, project: Path, env: Mapping[str, str], runs: int) -> 
         hook("PostToolUse", call, tool_response={}, **bash)
         wait_until_followed(Path(env["REPRIEVE_HOME"]))
     for number in range(1, runs + 1):
-        series["git status"].add(timed(["git", "status", "--porcelain"], b"", cwd=project, env=env))
-        series["a process that does nothing"].add(timed(["true"], b"", cwd=project, env=env))
-        series["hook before a call"].add(hook("PreToolUse", number, **bash))
+        series["git status"].add(other("git", "status", "--porcelain"))
+        series["a process that does nothing"].add(other("true"))
+        series[BEFORE].add(hook("PreToolUse", number, **bash))
         series["hook after a call"].add(hook("PostToolUse", number, tool_response={}, **bash))
         series["hook before a read"].add(hook("PreToolUse", number, **read))
         alone = runs + number
-        series["hook before a call, no helper"].add(hook("PreToolUse", alone, helper="off", **bash))
+        series[BEFORE_ALONE].add(hook("PreToolUse", alone, helper="off", **bash))
         hook("PostToolUse", alone, helper="off", tool_response={}, **bash)
         series["hook before a read, no helper"].add(hook("PreToolUse", alone, helper="off", **read))
         series["hook with a prompt"].add(hook("UserPromptSubmit", number, prompt="go on", prompt_id=f"p{number}"))
@@ -100,6 +106,7 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--pause", type=float, default=0.1, help="seconds before each process")
     parser.add_argument("--scratch", type=Path, help="folder to work in, on the disk to measure")
     parser.add_argument("--source", type=Path, default=REPOSITORY, help="measure the reprieve of another checkout")
     options = parser.parse_args(argv)
@@ -113,7 +120,7 @@ def main(argv: list[str]) -> int:
         env |= {"REPRIEVE_HOME": str(place / "home"), "REPRIEVE_CONFIG": str(place / "none.toml"), "HOME": folder}
         env["GIT_OPTIONAL_LOCKS"] = "0"  # its lock file would change .git, and the tree is to stay as it is
         try:
-            series = measure(programs / "reprieve", project, env, options.runs)
+            series = measure(programs / "reprieve", project, env, options.runs, options.pause)
         finally:
             stop_helper(place / "home")
     base = series["git status"].median_ms
@@ -124,9 +131,11 @@ def main(argv: list[str]) -> int:
     for row in ROWS:
         ms = series[row].median_ms
         print(f"| {row} | {ms:.1f} | {ms / base:.2f} |")
-    is_met = series["hook before a call"].median_ms <= TARGET * base
-    print(f"\nTarget: the hook before a call takes at most {TARGET} × git status: {'met' if is_met else 'missed'}")
-    return 0 if is_met else 1
+    missed = [row for row, limit in TARGETS.items() if series[row].median_ms > limit * base]
+    print()
+    for row, limit in TARGETS.items():
+        print(f"Target: {row} takes at most {limit} × git status: {'missed' if row in missed else 'met'}")
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
