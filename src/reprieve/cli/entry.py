@@ -15,6 +15,7 @@ def run() -> None:
     """
     # a command ends before its garbage counts; looking for cycles while modules load costs 2 ms
     gc.set_threshold(200_000)
+    hurry()
     # Of the launcher (cli/helper/launcher.c): whether it missed the helper, and the name that it was called by.
     # What the command starts must not see it.
     launched = os.environ.pop("REPRIEVE_LAUNCHED", "")
@@ -28,6 +29,15 @@ def run() -> None:
 
         start(folder)
     os._exit(code)
+
+
+def hurry() -> None:
+    """Let no thread of a command's process wait long for another.
+
+    One that reads and unpacks takes the interpreter back before the one that it gave it to has woken up; that one
+    insists only after an interval, of 5 ms as Python comes. A rollback of 100 files loses 6 ms by it.
+    """
+    sys.setswitchinterval(0.0005)
 
 
 def main() -> int:

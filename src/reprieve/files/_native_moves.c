@@ -309,7 +309,7 @@ PyObject *py_with_xattrs(PyObject *module, PyObject *args)
         raise_fault(fault);
     else {
         Py_BEGIN_ALLOW_THREADS
-        run_threads(xattrs_worker, &x, tree.count > 64 ? &x : NULL);
+        run_threads(xattrs_worker, &x, tree.count > 512 ? &x : NULL);
         Py_END_ALLOW_THREADS
         out = PyList_New(0);
     }

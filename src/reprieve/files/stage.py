@@ -32,8 +32,8 @@ _BATCH = 2 << 20  # bytes; bounds memory
 _AT_A_TIME = 2048  # paths; those of a first checkpoint lie in the packs in the same order
 _FEW = 8  # files that are removed while one waits
 _MANY = 500  # files from which on it may pay to look where they are made
-_PROBE = 3  # files
-_SLOW_NS = 100_000
+_PROBE = 8  # files
+_SLOW_NS = 80_000  # for each
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -125,13 +125,15 @@ class Stage:
         for i, e in wanted:
             if e.kind == FILE and not e.is_chunked:
                 by_content.setdefault(e.content, []).append((i, e))
-        behind = Behind(in_thread=len(wanted) >= _MANY)
+        is_few = len(wanted) < _MANY
+        behind = Behind(in_thread=not is_few)
         try:
             for content, data in self.blobs.get_many(list(by_content)):
                 for i, e in by_content[content]:
                     batch.append((i, e, data))
                 held += len(data)
-                if held >= _BATCH:
+                # of few, some are written while the store unpacks the others
+                if held >= _BATCH or (is_few and len(batch) >= _PROBE):
                     self._write_batch(batch, behind)
                     batch, held = [], 0
             self._write_batch(batch, behind)
@@ -235,14 +237,11 @@ class Stage:
             mode = 0o600 if e.xattrs else e.mode
             items.append((self.place(i), [data], mode, *self.owner(i, e), e.mtime_s, e.mtime_ns))
         behind.wait()
-        if len(items) > 2 * _PROBE and not self._doors:
-            # few files do not pay for rooms, unless the first ones tell that creating is slow here
-            started = perf_counter_ns()
-            self._written(batch[:_PROBE], native.write_files(self.fd, items[:_PROBE]))
-            if perf_counter_ns() - started > _PROBE * _SLOW_NS:
-                self._open_rooms([], 2)
-            batch, items = batch[_PROBE:], items[_PROBE:]
+        started = perf_counter_ns()
         behind.start(lambda: native.write_files(self.fd, items, self._rooms), lambda codes: self._written(batch, codes))
+        if len(items) == _PROBE and not self._doors and perf_counter_ns() - started > _PROBE * _SLOW_NS:
+            # few files do not pay for rooms, unless some of them tell that creating is slow here, or has become so
+            self._open_rooms([], 2)
 
     def _written(self, batch: list[tuple[int, Entry, bytes]], codes: list[int]) -> None:
         for (i, e, data), code in zip(batch, codes, strict=True):

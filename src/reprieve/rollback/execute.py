@@ -21,6 +21,7 @@ from reprieve.model.value import Value
 from reprieve.model.window import SAFETY
 from reprieve.rollback.intent import Intent, decode_intent
 from reprieve.rollback.outcome import Outcome, judge
+from reprieve.store.behind import Behind
 from reprieve.store.chain import damaged
 
 TYPE_CHECKING = False
@@ -230,7 +231,7 @@ def _record(
     done = outcome.done
     files = sum((a is not None and a.kind != b"d") - (b is not None and b.kind != b"d") for _, b, a in done)
     size = sum((a.size if a else 0) - (b.size if b else 0) for _, b, a in done)
-    with capture.store.transaction():
+    with Behind(in_thread=True) as saving, capture.store.transaction():
         is_whole = done is noted and len(done) == len(restore.moves)  # then what was done is what the intent says
         id = intent.moves if is_whole else capture.put_object(tree.pack_delta(done))
         capture.blobs.flush()
@@ -249,7 +250,8 @@ def _record(
             )
         )
         capture.timeline.set_intent(b"")
-    capture.save(outcome.after(), entry)
+        # beside the commit: if that fails, the index stands for no entry, and nobody uses it
+        saving.start(lambda: capture.save(outcome.after(), entry), lambda _: None)
     return Report(
         entry.id,
         restored=tuple(path for path, _, after in done if after is not None),

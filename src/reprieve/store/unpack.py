@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Found = list[bytes | None]  # their bytes; None where they do not match their id
 
 _THREADS = 2
+_AHEAD_THREADS = 1  # the caller is at work as well
 _IN_FLIGHT = 2 << 20  # raw bytes waiting for a thread or for the caller; bounds memory
 
 
@@ -64,9 +65,9 @@ class Ahead:
         for group, read in frames:
             todo.put((self._count, group, read))
             self._count += 1
-        for _ in range(_THREADS):
+        for _ in range(_AHEAD_THREADS):
             todo.put(None)
-        for _ in range(_THREADS):
+        for _ in range(_AHEAD_THREADS):
             start_new_thread(_read_and_work, (todo, self._ready))
 
     def results(self) -> Iterator[tuple[Group, Found]]:

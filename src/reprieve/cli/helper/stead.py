@@ -173,6 +173,7 @@ def serve(connection: socket.socket, me: Self, channel: socket.socket) -> NoRetu
         os._exit(0)
     _stop_with_caller(connection)
     afterwards.expect()
+    entry.hurry()
     code = _run()
     for fd in (0, 1, 2):
         os.close(fd)  # whoever reads our output need not wait for the end of this process
