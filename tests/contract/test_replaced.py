@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from reprieve.app.care import gc
 from reprieve.app.finding import open_workspace
 from reprieve.app.workspace import Workspace
-from reprieve.errors import Refused
+from reprieve.errors import Refused, StoreFailed
 from reprieve.files import afterwards, restore, steps
 from reprieve.files.content import Unstable
 from reprieve.files.restore import Restore
@@ -22,6 +22,7 @@ from reprieve.files.steps import Steps
 from reprieve.model.plan import Report
 from reprieve.model.reporter import Reporter
 from reprieve.rollback import execute
+from reprieve.store.db import Database
 from reprieve.store.memory import MemoryStore
 from support.mounts import mounted
 
@@ -53,7 +54,7 @@ def rollback(ws: Workspace) -> Report:
 
 
 def contents(project: Path) -> set[bytes]:
-    return {(project / f"f{number}").read_bytes() for number in range(COUNT)}
+    return {path.read_bytes() for path in project.glob("f*")}
 
 
 BEFORE = {b"before %d" % number for number in range(COUNT)}
@@ -287,3 +288,36 @@ def test_two_things_to_be_saved_under_one_name_get_two(project: Path) -> None:
         steps.rescue(stage, stage.fd, b"n1")
     stage.clear()
     assert sorted(path.read_text() for path in project.glob("reprieve-rescued-*")) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("is_one_gone", [False, True])
+def test_a_record_that_cannot_be_committed_is_made_again_from_the_tree_before(
+    ws: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch, is_one_gone: bool
+) -> None:
+    """What is known of the tree before the move must not be changed by what comes after it until that is durable."""
+    if is_one_gone:
+        (project / "f0").unlink()
+    honest_settle, honest, failures = Restore.settle, Database._patiently, [StoreFailed("no")]
+    is_settled = False
+
+    def settle(self: Restore, meanwhile: Callable[[], object]) -> object:
+        nonlocal is_settled
+        result = honest_settle(self, meanwhile)
+        is_settled = True
+        return result
+
+    def patiently(self: Database, work: Callable[[], object]) -> object:
+        if is_settled and failures and "COMMIT" in work.__code__.co_consts:
+            raise failures.pop()
+        return honest(self, work)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Restore, "settle", settle)
+    monkeypatch.setattr(Database, "_patiently", patiently)
+    report = rollback(ws)
+    assert not failures and not report.conflicts
+    assert contents(project) == BEFORE
+    ws.redo()
+    assert contents(project) == {b"after, and longer %d" % n for n in range(1, COUNT)} | (
+        set() if is_one_gone else {b"after, and longer 0"}
+    )
+    assert stages(project) == []

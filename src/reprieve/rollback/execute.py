@@ -250,8 +250,11 @@ def _record(
             )
         )
         capture.timeline.set_intent(b"")
-        # beside the commit: if that fails, the index stands for no entry, and nobody uses it
-        saving.start(lambda: capture.save(outcome.after(), entry), lambda _: None)
+        if not outcome.places:
+            # beside the commit: if that fails, it stands for no entry, and nobody uses it
+            saving.start(lambda: capture.save(outcome.index, entry), lambda _: None)
+    if outcome.places:
+        capture.save(outcome.after(), entry)  # now the tree before is not needed any more
     return Report(
         entry.id,
         restored=tuple(path for path, _, after in done if after is not None),
