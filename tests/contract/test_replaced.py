@@ -291,10 +291,10 @@ def test_two_things_to_be_saved_under_one_name_get_two(project: Path) -> None:
 
 
 @pytest.mark.parametrize("is_one_gone", [False, True])
-def test_a_record_that_cannot_be_committed_is_made_again_from_the_tree_before(
+def test_a_record_that_cannot_be_committed_is_made_again(
     ws: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch, is_one_gone: bool
 ) -> None:
-    """What is known of the tree before the move must not be changed by what comes after it until that is durable."""
+    """The tree is moved already; what was going on beside the commit does not matter."""
     if is_one_gone:
         (project / "f0").unlink()
     honest_settle, honest, failures = Restore.settle, Database._patiently, [StoreFailed("no")]

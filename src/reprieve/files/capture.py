@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from reprieve.store.protocols import Buffer, Store
 
 _PIECE = 1 << 20
+_AMPLE = 64 << 20
 _GIT_TRIES = 5
 _TRIES = 5
 _FULL_AFTER = 64  # deltas to walk before a full tree is kept as a shortcut
@@ -161,11 +162,11 @@ class Capture:
         """
         mark, is_complete = self._mark, self._is_complete and entry.kind != FORGET
         wanted = index_tag(entry.hash, self._excludes_digest())
-        if mark is not None:
-            from reprieve.files.disbelief import Check  # nothing for who works without the helper
-
-            told.when_due(Check(os.readlink(b"/proc/self/fd/%d" % self.root_fd), self.index_path, self.limits))
         try:
+            if mark is not None:
+                from reprieve.files.disbelief import Check  # nothing for who works without the helper
+
+                told.when_due(Check(os.readlink(b"/proc/self/fd/%d" % self.root_fd), self.index_path, self.limits))
             if (
                 is_same
                 and os.path.exists(self.index_path)
@@ -291,6 +292,11 @@ class Capture:
     @property
     def _home(self) -> str:
         return os.path.dirname(os.path.dirname(self.index_path))
+
+    def has_room(self, size: int) -> bool:
+        """Whether that many bytes more in the home leave enough for what matters."""
+        left = os.statvfs(self._home)
+        return left.f_bavail * left.f_frsize > size + _AMPLE
 
     def make_room(self) -> None:
         """Give up the store's reserve, if there is one: what follows must not fail for want of a few bytes."""

@@ -78,17 +78,21 @@ def load_index(path: str, wanted: bytes | None) -> Loaded | None:
 
 def save_index(path: str, index: Buffer, mark: Mark | None = None, *, is_complete: bool = False) -> None:
     """Replace the index. A cache: a crash leaves the old one, which then has the wrong tag."""
-    temporary = f"{path}.{os.getpid()}"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        known = mark if mark is not None else Mark(bytes(16), 0)
-        end = _MARK.pack(known.id, known.seq, is_complete) + _boot()
-        for piece in (memoryview(index), memoryview(end)):
-            while piece:
-                piece = piece[os.write(fd, piece) :]
-    finally:
-        os.close(fd)
-    os.rename(temporary, path)
+        try:
+            known = mark if mark is not None else Mark(bytes(16), 0)
+            end = _MARK.pack(known.id, known.seq, is_complete) + _boot()
+            for piece in (memoryview(index), memoryview(end)):
+                while piece:
+                    piece = piece[os.write(fd, piece) :]
+        finally:
+            os.close(fd)
+        os.rename(temporary, path)
+    except OSError:
+        os.unlink(temporary)  # the disk may be full: a cache is the last that should fill it
+        raise
 
 
 def retag(path: str, index: Buffer, tag: bytes, mark: Mark | None = None, *, is_complete: bool = False) -> bool:

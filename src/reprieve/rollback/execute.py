@@ -250,10 +250,11 @@ def _record(
             )
         )
         capture.timeline.set_intent(b"")
-        if not outcome.places:
-            # beside the commit: if that fails, it stands for no entry, and nobody uses it
+        is_beside = not outcome.places and not restore.recover and capture.has_room(len(outcome.index))
+        if is_beside:
+            # if the commit fails, it stands for no entry, and nobody uses it
             saving.start(lambda: capture.save(outcome.index, entry), lambda _: None)
-    if outcome.places:
+    if not is_beside:
         capture.save(outcome.after(), entry)  # now the tree before is not needed any more
     return Report(
         entry.id,

@@ -132,9 +132,10 @@ def _copy(objects: list[Place], *, places: Places, blobs: LocalPacks) -> list[tu
 
 
 def _remove_strays(home: Home, db: Database) -> None:
-    """What no row knows: packs that were moved or never committed, and what killed processes left in tmp/."""
+    """What no row knows: packs that were moved or never committed, and what killed processes did not finish."""
     known = {f"{number}.pack" for (number,) in db.query("SELECT number FROM packs")}
-    for folder, keep in (("packs", known), ("tmp", set[str]())):
+    indexes = {name for name in os.listdir(home.file("index")) if "." not in name}  # the others wait for their name
+    for folder, keep in (("packs", known), ("index", indexes), ("tmp", set[str]())):
         path = home.file(folder)
         strays = [name for name in os.listdir(path) if name not in keep]
         for name in strays:

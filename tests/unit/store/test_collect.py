@@ -76,13 +76,15 @@ def test_leftovers_of_killed_processes_are_removed(store: LocalStore) -> None:
     stray, scratch = store.home.file("packs", "99.pack"), store.home.file("tmp", "x.123")
     attic = Path(store.home.file("tmp", ".reprieve-123"))  # of a restore that was killed before it had cleared up
     attic.mkdir()
-    for path in (stray, scratch, attic / "t0", attic / "n7"):
+    index, half = Path(store.home.file("index", "w1")), Path(store.home.file("index", "w1.123.abcd"))
+    for path in (stray, scratch, attic / "t0", attic / "n7", index, half):
         Path(path).write_bytes(b"x" * 1000)
     with store.gc_lock():
         store.blobs.collect(set(IDS))
     assert not os.path.exists(stray)
     assert not os.path.exists(scratch)
     assert not attic.exists()
+    assert index.exists() and not half.exists()
 
 
 def test_a_number_is_never_given_to_a_second_pack(store: LocalStore) -> None:
