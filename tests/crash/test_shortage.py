@@ -14,10 +14,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from reprieve.app.finding import open_workspace
+from reprieve.errors import StoreFailed
+from reprieve.files import native
+from reprieve.model.reporter import Reporter
 from support import SRC, power, worlds
 from support.forkserver import LOOK, MUTATING, READ, SPACE, WRITE, Fault, ForkServer, Ran
 from support.scenes import SCENES, Facts, is_nearly
@@ -376,6 +380,31 @@ def test_C16_limits_of_the_process(site: Site, limit: str, number: int, command:
     site.ok("rollback", id)
     assert site.differs(target) == []
     assert site.run("verify").code == 0
+
+
+@pytest.mark.parametrize("code", (errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+def test_C16_what_we_are_short_of_leaves_no_file_out(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """A file that could not be opened for want of descriptors is not one that cannot be read: nothing goes on."""
+    ws = open_workspace(str(project), create=True, reporter=Reporter())
+    ws.checkpoint("all")
+    (project / "README.md").write_text("wrecked")
+    honest = native.read_rows
+
+    def short(*args: Any) -> Any:
+        data, parts, row, problems = honest(*args)
+        return data, [], row, [*problems, *((part[0], code) for part in parts)]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(native, "read_rows", short)
+        for act in (ws.rollback, lambda: ws.checkpoint("again")):
+            with pytest.raises(StoreFailed, match=os.strerror(code)):
+                act()
+    assert (project / "README.md").read_text() == "wrecked"
+    ws.rollback()
+    assert (project / "README.md").read_text() != "wrecked"
+    ws.close()
 
 
 @pytest.mark.root

@@ -48,6 +48,7 @@ _KINDS = {
 _AT_A_TIME = 1024  # rows; bounds memory
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOGS = (b"-wal", b"-journal")
+_SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # of descriptors or memory: to be told, not left out
 _MOVED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)  # what was seen is no longer there
 _ROW = tree.ROW.size
 
@@ -582,7 +583,9 @@ def _stat(st: os.stat_result, floor: int) -> tree.Stat:
 
 
 def _why(code: int) -> str:
-    """A gap's reason for an errno."""
+    """A gap's reason for an errno. Raises OSError for what is the matter with us, and not with the path."""
+    if code in _SHORT:
+        raise OSError(code, os.strerror(code))
     if code in _MOVED:
         return "replaced while it was being read"
     return {
