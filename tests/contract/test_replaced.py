@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -320,4 +321,25 @@ def test_a_record_that_cannot_be_committed_is_made_again(
     assert contents(project) == {b"after, and longer %d" % n for n in range(1, COUNT)} | (
         set() if is_one_gone else {b"after, and longer 0"}
     )
+    assert stages(project) == []
+
+
+@pytest.mark.parametrize("where", ["src/mine", "src/main.py", "f3"])
+def test_what_is_written_into_what_came_back_survives_when_that_is_taken_back(
+    ws: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A step fails after a directory and files are in their place, and somebody was quick to write there."""
+    shutil.rmtree(project / "src")
+
+    def place(self: Steps, i: int, path: bytes) -> None:
+        honest_place(self, i, path)
+        (project / where).write_text("a person's")
+        raise OSError(errno.EIO, "no")
+
+    honest_place = Steps.place
+    monkeypatch.setattr(Steps, "place", place)
+    with pytest.raises(Refused, match="as it was before"):
+        rollback(ws)
+    found = [path for path in project.rglob("*") if path.is_file() and path.read_bytes() == b"a person's"]
+    assert len(found) == 1 and "reprieve-rescued-" in str(found[0])
     assert stages(project) == []

@@ -242,7 +242,9 @@ class Restore:
         return self._steps.move_many(self._stage(b""), [s for s in steps if not self._steps.is_conflicted(s[2])])
 
     def _clean_up(self) -> None:
-        """After everything was taken back."""
+        """After everything was taken back; what somebody wrote into what had come back came along, and is kept."""
+        for stage in self.stages.values():
+            self._sweep(stage, is_taken_back=True)
         self.moves = [(path, before, before) for path, before, _ in self.moves]
         self._clear_stages()
         self._doors.settle(self._wanted())
@@ -364,12 +366,16 @@ class Restore:
         there = tree.lookup(self.index, path) if path else None
         return path if there is not None and there.same_bytes_key == wanted.same_bytes_key else b""
 
-    def _sweep(self, stage: Stage) -> None:
-        """After a crash: what lies in the stage is captured content, or somebody's (written late, put there): kept."""
+    def _sweep(self, stage: Stage, *, is_taken_back: bool = False) -> None:
+        """What lies in the stage is captured content, or somebody's (written late, put there), which is kept.
+
+        `is_taken_back`: directories in it were in the tree for a while.
+        """
         entries = [e for _, before, after in self.moves for e in (before, after) if e is not None]
         known, targets = {e.content for e in entries}, {e.target for e in entries}
         for name in map(os.fsencode, stage.names()):
-            if _is_ours(stage.fd, name, known, targets):
+            is_ours = _has_only_ours if is_taken_back and name.startswith(b"d") else _is_ours
+            if is_ours(stage.fd, name, known, targets):
                 stage.remove(name)
             else:
                 saved = rescue(stage, stage.fd, name)
@@ -417,19 +423,38 @@ class Restore:
                 stage.root_fd = -1
 
 
+def _has_only_ours(dir_fd: int, name: bytes, known: set[bytes], targets: set[bytes]) -> bool:
+    """The same for a directory that was in the tree, with all that is in it."""
+    try:
+        for _, _, files, fd in os.fwalk(os.fsdecode(name), dir_fd=dir_fd, onerror=_raise):
+            if not all(_is_captured(fd, os.fsencode(file), known, targets) for file in files):
+                return False
+    except (OSError, RecursionError):
+        return False
+    return True
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
 def _is_ours(dir_fd: int, name: bytes, known: set[bytes], targets: set[bytes]) -> bool:
     """Whether what has this name in the stage can go: captured, or staged and not whole."""
     if name.startswith(b"d"):
         return True  # a room, or a directory that was being made
     st = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    # what is being staged has no rights before it is whole
+    is_half = stat.S_ISREG(st.st_mode) and name.startswith(b"n") and not stat.S_IMODE(st.st_mode)
+    return is_half or _is_captured(dir_fd, name, known, targets)
+
+
+def _is_captured(dir_fd: int, name: bytes, known: set[bytes], targets: set[bytes]) -> bool:
+    st = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     if stat.S_ISLNK(st.st_mode):
         return os.readlink(name, dir_fd=dir_fd) in targets
     if not stat.S_ISREG(st.st_mode):
         return not stat.S_ISDIR(st.st_mode)
-    # what is being staged has no rights before it is whole
-    if not st.st_size or (name.startswith(b"n") and not stat.S_IMODE(st.st_mode)):
-        return True
     try:
-        return content_of(dir_fd, name) in known
+        return not st.st_size or content_of(dir_fd, name) in known
     except (Unstable, PermissionError):
         return False
