@@ -178,10 +178,12 @@ def _spawn(argv: Sequence[str], extra: Mapping[str, str]) -> int:
             stream.flush()
     # Ctrl-C goes from the terminal to both and is the command's to answer; what is sent to us alone is passed on.
     old: dict[int, object] = {}
-    child = 0
+    child, is_over = 0, False
     early: list[int] = []  # arrived between the start of the command and our knowing its pid
 
     def forward(number: int, frame: FrameType | None) -> None:
+        if is_over:
+            return  # its number may be another process's by now
         if child:
             os.kill(child, number)
         else:
@@ -205,6 +207,10 @@ def _spawn(argv: Sequence[str], extra: Mapping[str, str]) -> int:
             return 127 if isinstance(e, FileNotFoundError) else 126
         for missed in early:
             os.kill(child, missed)
+        if hasattr(os, "waitid"):
+            # it keeps its number until it is asked once more, so a signal that comes in this moment hits nobody else
+            os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+            is_over = True
         status = os.waitpid(child, 0)[1]
     finally:
         for changed, handler in old.items():
