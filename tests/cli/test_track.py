@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,99 @@ def test_before_it_was_tracked_nothing_is_known(cli: Cli, project: Path, dotfile
     plan = cli("rollback", "before", "--json").json["plan"]
     assert dotfile.read_text() == "changed"
     assert [gap["path"] for gap in plan["not_undone"]] == [str(dotfile)]
+
+
+def test_a_second_file_of_the_same_folder_is_protected_too(cli: Cli, project: Path, dotfile: Path) -> None:
+    """Nothing in the folder changed when it was tracked, so nothing told us to look there again."""
+    second = dotfile.parent / "other"
+    cli("track", str(dotfile))
+    cli("checkpoint", "first")
+    cli("track", str(second))
+    cli("checkpoint", "second")
+    cli("run", "--label", "agent", "--", "sed", "-i", "s/not/NOT/", str(second))
+    cli("rollback", "second")
+    assert second.read_text() == "not tracked"
+    cli("redo")
+    assert second.read_text() == "NOT tracked"
+
+
+@pytest.mark.parametrize("how", [(), ("--everything",)])
+def test_a_file_that_was_tracked_later_stays(cli: Cli, project: Path, dotfile: Path, how: tuple[str, ...]) -> None:
+    """At the first checkpoint nobody looked at it; that it is not in there does not mean that it was not there."""
+    second = dotfile.parent / "other"
+    cli("track", str(dotfile))
+    cli("checkpoint", "first")
+    cli("track", str(second))
+    cli("checkpoint", "second")
+    dotfile.write_text("broken")
+    assert {c["path"] for c in cli("diff", "first", "second", "--json").json["changes"]} == set()
+    assert {c["path"] for c in cli("status", "--since", "first", "--json").json["changes"]} == {str(dotfile)}
+    back = cli("rollback", "first", *how, "--json")
+    assert second.read_text() == "not tracked" and dotfile.read_text() == "export A=1\n"
+    assert [gap["path"] for gap in back.json["report"]["not_undone"]] == [str(second)]
+    again = cli("rollback", "first", *how, "--json").json["report"]
+    assert again["operation"] == "" and [gap["path"] for gap in again["not_undone"]] == [str(second)]
+
+
+def test_a_file_that_was_tracked_in_the_middle_of_a_step_stays(cli: Cli, project: Path, dotfile: Path) -> None:
+    """The step did not make it: it was there and began to be looked at."""
+    second = dotfile.parent / "other"
+    cli("track", str(dotfile))
+    us = f"{sys.executable} -m reprieve"
+    inside = f"echo x > made; {us} track {second}; {us} checkpoint inside"
+    cli("run", "--label", "agent", "--", "sh", "-c", inside)
+    undone = cli("undo", "step:agent", "--json").json["report"]
+    assert not (project / "made").exists() and second.read_text() == "not tracked"
+    assert [gap["path"] for gap in undone["not_undone"]] == [str(second)]
+
+
+def test_a_tracked_name_that_was_not_there_is_gone_again(cli: Cli, project: Path, dotfile: Path) -> None:
+    """Tracked before it exists, together with another and in a checkpoint of its own."""
+    first, second = dotfile.parent / "first", dotfile.parent / "second"
+    cli("track", str(dotfile), str(first))
+    cli("checkpoint", "start")
+    cli("track", str(second))
+    cli("checkpoint", "more")
+    cli("run", "--label", "agent", "--", "sh", "-c", f"echo x > {first}; echo x > {second}")
+    cli("rollback", "more")
+    assert not first.exists() and not second.exists() and dotfile.exists()
+    cli("redo")
+    assert first.exists() and second.exists()
+
+
+def test_what_is_no_longer_tracked_is_left_alone(cli: Cli, project: Path, dotfile: Path) -> None:
+    """By undo and by redo as well, which took and gave it back once."""
+    second = dotfile.parent / "other"
+    cli("track", str(dotfile), str(second))
+    cli("checkpoint", "start")
+    cli("run", "--label", "agent", "--", "sh", "-c", f"echo 1 > {dotfile}; echo 1 > {second}; echo 1 > made")
+    cli("rollback", "start")
+    cli("track", "--remove", str(second))
+    second.write_text("mine")
+    redone = cli("redo", "--json", check=False)
+    assert redone.code == 6 and [gap["path"] for gap in redone.json["report"]["not_undone"]] == [str(second)]
+    assert dotfile.read_text() == "1\n" and (project / "made").exists() and second.read_text() == "mine"
+    cli("undo", "step:agent")
+    assert dotfile.read_text() == "export A=1\n" and not (project / "made").exists() and second.read_text() == "mine"
+
+
+def test_an_entry_that_does_not_say_what_was_tracked_deletes_nothing(cli: Cli, project: Path, dotfile: Path) -> None:
+    """Older versions did not write it down: what is in their trees comes back, the rest stays and is named."""
+    second = dotfile.parent / "other"
+    script = project.parent / "sitecustomize.py"
+    script.write_text("import reprieve.files.capture as c\nc.with_names = lambda data, names: data\n")
+    older = {"PYTHONPATH": f"{script.parent}{os.pathsep}{os.environ['PYTHONPATH']}"}
+    cli("track", str(dotfile), env=older)
+    cli("checkpoint", "old", env=older)
+    cli("track", str(second))
+    cli("checkpoint", "new")
+    dotfile.write_text("broken")
+    second.write_text("broken")
+    back = cli("rollback", "old", "--json", check=False)
+    assert back.code == 6 and [gap["path"] for gap in back.json["report"]["not_undone"]] == [str(second)]
+    assert dotfile.read_text() == "export A=1\n" and second.read_text() == "broken"
+    cli("rollback", "new")
+    assert second.read_text() == "not tracked"
 
 
 def test_a_link_is_tracked_with_what_it_leads_to(cli: Cli, project: Path, dotfile: Path) -> None:

@@ -53,6 +53,11 @@ class Annex(Value):
         """Whether it is tracked, and not merely the folder that it is in."""
         return not self.names or any(inner == name or inner.startswith(name + b"/") for name in self.names)
 
+    def selected_at(self, *entries: TimelineEntry) -> Callable[[bytes], bool]:
+        """The same of what was also tracked at each of these entries of its timeline, as far as they say."""
+        said = [names for entry in entries if (names := self.ws.capture.names_at(entry)) is not None]
+        return lambda inner: self.selects(inner) and all(inner.partition(b"/")[0] in names for names in said)
+
 
 class Annexed(Value):
     """What an annex would do."""
@@ -167,10 +172,17 @@ def record_all(
     """Entries on the annexes' timelines that belong to the workspace's entry; inside its transaction."""
     for annex, seen in annexes:
         capture = annex.ws.capture
-        if not (seen.changed or opens or closes) and capture.timeline.tip() is not None:
+        if not (is_news(annex, seen) or opens or closes):
             continue
         draft = Draft(CHECKPOINT, main.created_at, "", main.label, step=main.step, data=f'{{"with":"{main.id}"}}')
         capture.record(seen, draft, opens=opens, closes=closes)
+
+
+def is_news(annex: Annex, seen: Snapshot) -> bool:
+    """Whether its newest entry does not say it yet: a change, or which names are looked at."""
+    capture = annex.ws.capture
+    tip = capture.timeline.tip()
+    return bool(seen.changed) or tip is None or (capture.names_at(tip) or frozenset()) != capture.limits.only
 
 
 def position(ws: Workspace, annex: Annex, target: TimelineEntry) -> TimelineEntry | None:
@@ -195,7 +207,8 @@ def changes(ws: Workspace, since: TimelineEntry, until: TimelineEntry | None = N
         if at is None or (until is not None and end is None):
             continue
         inner = annex.ws.status(at.id) if end is None else annex.ws.diff(at.id, end.id)
-        found += [c.replace(path=annex.path(c.path)) for c in inner.changes if annex.selects(c.path)]
+        selects = annex.selected_at(at, end or at)
+        found += [c.replace(path=annex.path(c.path)) for c in inner.changes if selects(c.path)]
         gaps += [g.replace(path=annex.path(g.path)) for g in inner.gaps if annex.selects(g.path)]
     return found, gaps
 
@@ -213,7 +226,7 @@ def plan_all(
         seen = annex.ws.capture.look(keep=keep)
         plan = make(Moves(annex.ws, seen), annex)
         if plan is None:
-            gaps.append(Gap(annex.path(annex.names[0] if annex.names else b""), UNTRACKED))
+            gaps += [Gap(annex.path(name), UNTRACKED) for name in annex.names or (b"",)]
         elif plan.actions or plan.conflicts or plan.kept or plan.not_undone:
             planned.append(Annexed(annex, seen, plan))
     return planned, gaps
@@ -251,6 +264,11 @@ def move_all(ws: Workspace, main: Plan, seen: Snapshot, planned: Sequence[Annexe
     blocked = [one for one in planned if one.plan.conflicts]
     if blocked or main.conflicts:
         raise conflict(joined(main, planned, ()))
+    if not main.actions and not any(one.plan.actions for one in planned):
+        report = Report("", kept=main.kept, not_undone=main.not_undone)
+        for one in planned:
+            report = _added(report, Report("", kept=one.plan.kept, not_undone=one.plan.not_undone), one.annex)
+        return report
     now = ws.clock()
     with ws.store.transaction():
         first = begin(ws.capture, main, seen, new_id=new_id, now_ns=now)

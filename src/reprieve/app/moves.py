@@ -12,6 +12,7 @@ from reprieve.errors import Conflict, Usage
 from reprieve.files import native, tree
 from reprieve.files.content import read as read_pieces
 from reprieve.model.actor import matches, parts
+from reprieve.model.change import MAYBE_UNTRACKED, UNTRACKED, Gap
 from reprieve.model.entry import DIR, FILE, Entry
 from reprieve.model.plan import Choices, Conflicted, Plan
 from reprieve.model.timeline import MOVES, PART, REDO, REVERT, ROLLBACK, UNDO, TimelineEntry
@@ -43,6 +44,7 @@ class Moves:
         self.ws, self.capture, self.timeline, self.seen = ws, ws.capture, ws.timeline, seen
         self.contents: dict[bytes, bytes] = {}  # what merges made
         self.undone: frozenset[str] = frozenset()  # keys of the steps that the last plan of `undo` takes back
+        self._untracked: tuple[Gap, ...] = ()  # names of a tracked folder that the last plan knows nothing of
         self._live: dict[bytes, bytes] | None = None
 
     # -- the four moves
@@ -55,13 +57,12 @@ class Moves:
         everything: bool = False,
         choices: Choices,
         actor: str = "",
-        has_git: bool = False,
     ) -> Plan:
-        """Back to `target`, but for what is a person's. `has_git`: also the state of repositories in `only`."""
-        selects = None if not only else selector(only) if has_git else self._ordinary(only)
+        """Back to `target`, but for what is a person's."""
+        selects = self._ordinary(only) if only else self._tracked_at(target)
         found = authorship.story(self.capture, target.seq, self.seen)
         differences = found.differences()
-        for path in only if not has_git else ():
+        for path in only:
             self._must_mean_something(path, differences)
         if actor and not any(matches(span.actor, actor) for span in found.spans):
             raise Usage(f"'{actor}' changed nothing since {target.id}", hints=["see who did: reprieve log"])
@@ -101,6 +102,7 @@ class Moves:
         from reprieve.app.steps import must_be_kept, with_inner
 
         must_be_kept(self.timeline, step)
+        selects = self._tracked_at(self.timeline.at(step.since))
         found = authorship.story(self.capture, step.since, self.seen)
         chains = found.chains()
         target = step.before.id if step.before else ""
@@ -115,7 +117,7 @@ class Moves:
                 inside = [bool(taken & set(ids)) for ids in link.span.windows]
                 return any(inside) and not all(inside)
 
-            decided = self._decide(chains, is_taken, is_doubtful, None, strict, target)
+            decided = self._decide(chains, is_taken, is_doubtful, selects, strict, target)
             needed = _dependants(chains, decided, is_taken, self._is_clean)
             more = {key for link, _ in needed for key in _step_keys(link) if not is_persons(link)} - taken
             if not tail or not more:
@@ -131,7 +133,7 @@ class Moves:
         decided = decided.replace(conflicts=tuple(conflicts.values()))
         later = tuple(link.span.entry.id if link.span.entry is not None else "now" for link, _ in needed)
         of = step.entry.id if step.entry else ""
-        return self._decided(UNDO, target, step.name, decided, found, None, of=of, dependants=later)
+        return self._decided(UNDO, target, step.name, decided, found, selects, of=of, dependants=later)
 
     def undo_windows(self, keys: frozenset[str], *, choices: Choices) -> Plan:
         """What happened in these windows, on the timeline of a tracked path."""
@@ -185,6 +187,7 @@ class Moves:
             label=f"before {move.label}",
             differences=self._without_forgotten(differences),
             conflicts=tuple(conflicts),
+            left=self._untracked,
             is_root_user=os.geteuid() == 0,
             hash_of=native.sha256,
             of=move.id,
@@ -232,7 +235,7 @@ class Moves:
             actors=authorship.by_path(found, decided.differences),
             conflicts=decided.conflicts,
             kept=decided.kept,
-            left=decided.left,
+            left=(*decided.left, *self._untracked),
             merged=decided.merged,
             contents=tuple(self.contents.items()),
             is_root_user=os.geteuid() == 0,
@@ -257,10 +260,29 @@ class Moves:
             differences=self._without_forgotten(differences),
             selects=selects,
             actors=actors,
+            left=self._untracked,
             is_root_user=os.geteuid() == 0,
             hash_of=native.sha256,
             of=of,
         )
+
+    def _tracked_at(self, entry: TimelineEntry | None) -> Selects | None:
+        """What an entry knows of a folder of which only some names are tracked; None: all there is.
+
+        A name that was not looked at then is no more in its tree than one that was not there: it stays, and is named.
+        """
+        names = self.capture.limits.only
+        if not names:
+            return None
+        known = self.capture.names_at(entry)
+        if known is not None or entry is None:
+            unknown, reason = names - (known or names), UNTRACKED
+        else:  # of an older version, which did not write the names down: what is in its tree was looked at
+            then, now = self.capture.tree_at(entry.seq), self.seen.index
+            unknown = frozenset(name for name in names if tree.lookup(now, name) and not tree.lookup(then, name))
+            reason = MAYBE_UNTRACKED
+        self._untracked = tuple(Gap(name, reason) for name in sorted(unknown))
+        return lambda path: (name := path.partition(b"/")[0]) in names and name not in unknown
 
     def _without_forgotten(self, differences: Sequence[tuple[bytes, Entry | None, Entry | None]]) -> tree.Delta:
         forgotten = self.capture.forgotten()
@@ -352,7 +374,11 @@ class Moves:
         differences: tree.Delta = []
         conflicts = []
         coming: set[bytes] = set()
+        only = self.capture.limits.only
         for path, before, after in tree.decode_delta(self.capture.object(move.delta)) if move.delta else ():
+            if only and path.partition(b"/")[0] not in only:
+                self._untracked += (Gap(path, "no longer tracked"),) if path else ()
+                continue
             now = tree.lookup(self.seen.index, path)
             if now == before:
                 continue

@@ -152,8 +152,12 @@ class Workspace:
             except KeyboardInterrupt:
                 self._keep_what_was_read()
                 raise
-            changed = seen.changed or any(other.changed for _, other in beside)
-            head = self.timeline.head() if only_changes and not changed else None
+            is_new = bool(seen.changed)
+            if beside and not is_new:
+                from reprieve.app.annexes import is_news
+
+                is_new = any(is_news(annex, other) for annex, other in beside)
+            head = self.timeline.head() if only_changes and not is_new else None
             if head is not None:
                 return Made(head, gaps, is_new=False)
             if label_of is not None:
@@ -354,9 +358,7 @@ class Workspace:
             if at is None:
                 return None
             choices = Choices(on_conflict, take_pushed)
-            return moves.rollback(
-                at, only=annex.names, everything=everything, choices=choices, actor=actor, has_git=True
-            )
+            return moves.rollback(at, everything=everything, choices=choices, actor=actor)
 
         def outside(journal: Journal) -> Iterator[Effect]:
             return journal.effects(since=self._target(ref).seq, is_open=True)

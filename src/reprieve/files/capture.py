@@ -12,7 +12,8 @@ from reprieve.files.index import Loaded, index_tag, load_index, rebuild, retag, 
 from reprieve.files.snapshot import Limits, Snapshot, take_snapshot
 from reprieve.model.change import Gap
 from reprieve.model.chunks import encode_chunks
-from reprieve.model.timeline import FORGET, Draft, TimelineEntry
+from reprieve.model.timeline import CHECKPOINT, FORGET, Draft, TimelineEntry
+from reprieve.model.tracked import names_in, with_names
 from reprieve.model.window import Standing, Window, with_standing
 from reprieve.store.chain import damaged, is_sound
 
@@ -135,7 +136,8 @@ class Capture:
             actor, now = opened(now, actor, opens)
         if alters is not None:
             now = altered(now, alters)
-        data = with_standing(draft.data, now, opens=opens.id if opens is not None else "", closes=closes)
+        data = with_names(draft.data, self.limits.only)
+        data = with_standing(data, now, opens=opens.id if opens is not None else "", closes=closes)
         draft = draft.replace(actor=draft.actor or actor, data=data)
         with self.store.transaction():
             delta = self.with_stored_delta(seen).stored
@@ -161,7 +163,7 @@ class Capture:
         It is what was recorded last, and what we did since; that, too, the helper will tell of.
         """
         mark, is_complete = self._mark, self._is_complete and entry.kind != FORGET
-        wanted = index_tag(entry.hash, self._excludes_digest())
+        wanted = index_tag(entry.hash, self._limits_digest())
         try:
             if mark is not None:
                 from reprieve.files.disbelief import Check  # nothing for who works without the helper
@@ -198,7 +200,7 @@ class Capture:
     def _load(self, head: TimelineEntry | None) -> Loaded:
         if head is None:
             return Loaded(None)
-        digest = self._excludes_digest()
+        digest = self._limits_digest()
         found = load_index(self.index_path, index_tag(head.hash, digest))
         if found is not None:
             return found
@@ -211,12 +213,23 @@ class Capture:
         return rebuild(truth, self._accepts())
 
     def _accepts(self) -> Callable[[bytes, bool], bool] | None:
-        excludes = self.limits.excludes
-        return excludes.accepts if excludes is not None and not excludes.is_empty else None
+        excludes, only = self.limits.excludes, self.limits.only
+        inner = excludes.accepts if excludes is not None and not excludes.is_empty else None
+        if not only:
+            return inner
+        return lambda path, is_dir: path.partition(b"/")[0] in only and (inner is None or inner(path, is_dir))
 
-    def _excludes_digest(self) -> bytes:
-        excludes = self.limits.excludes
-        return excludes.digest if excludes is not None else bytes(16)
+    def names_at(self, entry: TimelineEntry | None) -> frozenset[bytes] | None:
+        """The names in the root that were looked at for an entry; None if it does not say."""
+        while entry is not None and entry.kind != CHECKPOINT:
+            entry = self.timeline.at(entry.seq - 1) if entry.seq > 1 else None  # a move's are those right before it
+        return names_in(entry.data) if entry is not None else None
+
+    def _limits_digest(self) -> bytes:
+        """Of what is looked at: a directory that did not change is not listed again under the same limits alone."""
+        excludes, only = self.limits.excludes, self.limits.only
+        digest = excludes.digest if excludes is not None else bytes(16)
+        return digest + b"\0".join(sorted(only))
 
     # -- then
 

@@ -35,9 +35,9 @@ class Loaded(Value):
     is_complete: bool = False  # nothing was forgotten on this timeline; False: not known
 
 
-def index_tag(entry_hash: bytes, excludes_digest: bytes) -> bytes:
-    """What an index for that entry, made under those excludes, carries."""
-    return native.sha256(entry_hash + excludes_digest)[:16]
+def index_tag(entry_hash: bytes, limits_digest: bytes) -> bytes:
+    """What an index for that entry, made under those limits, carries."""
+    return native.sha256(entry_hash + limits_digest)[:16]
 
 
 def load_index(path: str, wanted: bytes | None) -> Loaded | None:
