@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -137,6 +138,38 @@ def test_what_a_person_did_to_it_stays(cli: Cli, project: Path, dotfile: Path) -
     cli("rollback", "start")
     lines = dotfile.read_text().splitlines()
     assert (lines[2], lines[20]) == ("2", "mine")
+
+
+def test_what_an_agent_did_there_is_its_own_without_a_beginning(cli: Cli, project: Path, dotfile: Path) -> None:
+    """The end of a call whose beginning was not seen says whose the changes are, in the tree and beside it."""
+    cli("track", str(dotfile))
+    cli("run", "--label", "first", "--", "true")  # from here on what is outside of every window is a person's
+    cli("checkpoint", "start")
+    dotfile.write_text("agent")
+    (project / "made").write_text("agent")
+    call = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "c1", "tool_response": {}}
+    told = {"session_id": "s1", "cwd": str(project), "hook_event_name": "PostToolUse", **call}
+    cli("hook", "claude-code", "PostToolUse", input=json.dumps(told))
+    changes = {c["path"]: c["actor"] for c in cli("status", "--since", "start", "--json").json["changes"]}
+    assert changes == {"made": "claude-code:s1", str(dotfile): "claude-code:s1"}
+    cli("rollback", "start")
+    assert dotfile.read_text() == "export A=1\n" and not (project / "made").exists()
+
+
+def test_what_changes_there_while_a_process_is_left_is_nobodys(cli: Cli, project: Path, dotfile: Path) -> None:
+    """It may be the process's work: it is not said to be a person's, and does not stay."""
+    os.mkfifo(project / "go")
+    cli("track", str(dotfile))
+    cli("checkpoint", "start")
+    cli("run", "--label", "agent", "--", "sh", "-c", "(read x < go) > /dev/null 2>&1 &")
+    try:
+        dotfile.write_text("while it lives")
+        changes = {c["path"]: c["actor"] for c in cli("status", "--since", "start", "--json").json["changes"]}
+        assert changes == {str(dotfile): "unknown"}
+        cli("rollback", "start")
+        assert dotfile.read_text() == "export A=1\n"
+    finally:
+        (project / "go").write_text("x\n")
 
 
 def test_undo_takes_a_runs_part_back_there_too(cli: Cli, project: Path, dotfile: Path) -> None:

@@ -167,15 +167,24 @@ def tracked(ws: Workspace) -> list[str]:
 
 
 def record_all(
-    ws: Workspace, annexes: Sequence[tuple[Annex, Snapshot]], main: TimelineEntry, opens: Window | None, closes: str
+    annexes: Sequence[tuple[Annex, Snapshot]],
+    main: TimelineEntry,
+    *,
+    actor: str,
+    opens: Window | None,
+    closes: str,
+    left: tuple[tuple[int, int], ...],
 ) -> None:
-    """Entries on the annexes' timelines that belong to the workspace's entry; inside its transaction."""
+    """Entries on the annexes' timelines that belong to the workspace's entry; inside its transaction.
+
+    `actor`: who made what changed, where that is known better than the windows tell.
+    """
     for annex, seen in annexes:
         capture = annex.ws.capture
         if not (is_news(annex, seen) or opens or closes):
             continue
-        draft = Draft(CHECKPOINT, main.created_at, "", main.label, step=main.step, data=f'{{"with":"{main.id}"}}')
-        capture.record(seen, draft, opens=opens, closes=closes)
+        draft = Draft(CHECKPOINT, main.created_at, actor, main.label, step=main.step, data=f'{{"with":"{main.id}"}}')
+        capture.record(seen, draft, opens=opens, closes=closes, left=left)
 
 
 def is_news(annex: Annex, seen: Snapshot) -> bool:

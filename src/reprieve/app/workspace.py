@@ -171,7 +171,7 @@ class Workspace:
 
                 with self.store.transaction():
                     entry = self.capture.record(seen, draft, opens=opens, closes=closes, left=left, alters=alters)
-                    record_all(self, beside, entry, opens, closes)
+                    record_all(beside, entry, actor=actor, opens=opens, closes=closes, left=left)
             else:
                 entry = self.capture.record(seen, draft, opens=opens, closes=closes, left=left, alters=alters)
             if pin:
