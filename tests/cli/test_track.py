@@ -183,6 +183,22 @@ def test_undo_takes_a_runs_part_back_there_too(cli: Cli, project: Path, dotfile:
     assert dotfile.read_text() == "export A=1\none\n" and (project / "one").exists()
 
 
+def test_what_changed_there_is_counted(cli: Cli, project: Path, dotfile: Path) -> None:
+    """A checkpoint, a run and the log never say that nothing changed when a tracked path did."""
+    cli("track", str(dotfile))
+    cli("checkpoint", "start")
+    dotfile.write_text("mine")
+    made = cli("checkpoint", "--json").json["checkpoint"]
+    assert made["changed"] == 1
+    assert "no change" not in cli("log", "-n", "1").out
+    (dotfile.parent / "other").write_text("none of our business")
+    assert "nothing changed" in cli("checkpoint").out
+    ran = cli("run", "--label", "agent", "--", "sh", "-c", f"echo agent > {dotfile}; echo x > made")
+    assert "2 paths changed" in ran.err
+    ran = cli("run", "--json", "--label", "agent", "--", "sh", "-c", f"echo again > {dotfile}")
+    assert ran.json["after"]["changed"] == 1
+
+
 def test_a_conflict_there_touches_nothing_here(cli: Cli, project: Path, dotfile: Path) -> None:
     cli("track", str(dotfile))
     cli("checkpoint", "start")

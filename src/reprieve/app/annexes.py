@@ -17,7 +17,7 @@ import stat
 from reprieve.errors import Partial, Refused, ReprieveError, Usage
 from reprieve.files import native
 from reprieve.files.snapshot import Limits, Snapshot
-from reprieve.model.change import UNTRACKED, Change, Gap
+from reprieve.model.change import UNTRACKED, Change, Gap, classify
 from reprieve.model.plan import Action, Plan, Report
 from reprieve.model.timeline import CHECKPOINT, Draft, TimelineEntry, WorkspaceRecord
 from reprieve.model.value import Value
@@ -185,6 +185,16 @@ def record_all(
             continue
         draft = Draft(CHECKPOINT, main.created_at, actor, main.label, step=main.step, data=f'{{"with":"{main.id}"}}')
         capture.record(seen, draft, opens=opens, closes=closes, left=left)
+
+
+def changed_in(annexes: Sequence[tuple[Annex, Snapshot]]) -> int:
+    """How many tracked paths a person would call changed."""
+    return sum(
+        seen.changed
+        if seen.changes is None
+        else sum(1 for path, *states in seen.changes if annex.selects(path) and classify(*states))
+        for annex, seen in annexes
+    )
 
 
 def is_news(annex: Annex, seen: Snapshot) -> bool:

@@ -167,8 +167,9 @@ class Workspace:
                 draft = draft.replace(id=new_id())
                 opens = opens.replace(opened=draft.id)
             if beside:
-                from reprieve.app.annexes import record_all
+                from reprieve.app.annexes import changed_in, record_all
 
+                draft = draft.replace(changed=changed_in(beside))
                 with self.store.transaction():
                     entry = self.capture.record(seen, draft, opens=opens, closes=closes, left=left, alters=alters)
                     record_all(beside, entry, actor=actor, opens=opens, closes=closes, left=left)

@@ -126,7 +126,8 @@ class Capture:
     ) -> TimelineEntry:
         """Put what was seen on the timeline; durable when this returns. A draft without an actor gets the author's.
 
-        Without `keep_index` the caller saves one, of a later entry, soon.
+        What the draft says of changed paths is what changed elsewhere, and is added to. Without `keep_index` the caller
+        saves one, of a later entry, soon.
         """
         head = self.timeline.tip()
         actor, now = author_now(last_standing(self.timeline, head))
@@ -143,7 +144,8 @@ class Capture:
             delta = self.with_stored_delta(seen).stored
             self.blobs.flush()
             files, size = (seen.files, seen.size) if seen.size >= 0 or head is None else (head.files, head.size)
-            entry = self.timeline.append(draft.replace(delta=delta, files=files, size=size, changed=seen.changed))
+            draft = draft.replace(delta=delta, files=files, size=size, changed=draft.changed + seen.changed)
+            entry = self.timeline.append(draft)
             if self.blobs.damaged() or not self._is_sound(head):
                 # the way to this tree may lead through damage: keep it whole, so that it can be restored
                 self.keep_whole(entry, tree.without_stat(seen.index))

@@ -23,7 +23,7 @@ class Draft(Value):
     delta: bytes = b""  # object id of the tree delta against the entry before; b"" = the tree did not change
     files: int = 0  # entries in the tree at this point
     size: int = 0  # bytes of all files at this point
-    changed: int = 0  # paths that a person would call changed: those in the delta but for mere times
+    changed: int = 0  # paths that a person would call changed: those in the delta but for mere times, and tracked ones
     data: str = ""  # JSON object with what this kind needs more, "" = {}
     id: str = ""  # given by the caller or made by `append`
 
