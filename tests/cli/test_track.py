@@ -183,6 +183,40 @@ def test_undo_takes_a_runs_part_back_there_too(cli: Cli, project: Path, dotfile:
     assert dotfile.read_text() == "export A=1\none\n" and (project / "one").exists()
 
 
+def test_undo_means_the_last_step_that_changed_something_there(cli: Cli, project: Path, dotfile: Path) -> None:
+    """A step that changed nothing but a tracked path is a step; repeated undo goes on to the one before it."""
+    cli("track", str(dotfile))
+    cli("checkpoint", "start")
+    cli("run", "--label", "one", "--", "sh", "-c", "echo 1 > one")
+    cli("run", "--label", "two", "--", "sh", "-c", f"echo two >> {dotfile}")
+    cli("run", "--label", "three", "--", "true")
+    cli("undo")
+    assert dotfile.read_text() == "export A=1\n" and (project / "one").exists()
+    cli("undo")
+    assert not (project / "one").exists() and dotfile.read_text() == "export A=1\n"
+    cli("redo")
+    cli("redo")
+    assert dotfile.read_text() == "export A=1\ntwo\n" and (project / "one").exists()
+
+
+def test_undo_of_a_step_without_an_agent_goes_there_too(cli: Cli, project: Path, dotfile: Path) -> None:
+    """Between two checkpoints, or since the last: in the tree and beside it, or beside it alone."""
+    cli("track", str(dotfile))
+    cli("checkpoint", "start")
+    dotfile.write_text("one")
+    (project / "made").write_text("one")
+    cli("checkpoint", "both")
+    dotfile.write_text("two")
+    cli("checkpoint", "there")
+    dotfile.write_text("three")
+    for left in ("two", "one"):
+        cli("undo")
+        assert dotfile.read_text() == left and (project / "made").exists()
+    cli("undo")
+    assert dotfile.read_text() == "export A=1\n" and not (project / "made").exists()
+    assert cli("undo", check=False).code == 2
+
+
 def test_what_changed_there_is_counted(cli: Cli, project: Path, dotfile: Path) -> None:
     """A checkpoint, a run and the log never say that nothing changed when a tracked path did."""
     cli("track", str(dotfile))

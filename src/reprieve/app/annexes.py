@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from reprieve.app.moves import Moves
     from reprieve.app.workspace import Workspace
     from reprieve.files.ignore import Excludes
+    from reprieve.model.plan import Choices
     from reprieve.model.window import Window
 
 _OPEN_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -249,6 +250,21 @@ def plan_all(
         elif plan.actions or plan.conflicts or plan.kept or plan.not_undone:
             planned.append(Annexed(annex, seen, plan))
     return planned, gaps
+
+
+def can_undo(ws: Workspace, choices: Choices) -> Callable[[frozenset[str]], bool]:
+    """Whether steps of these keys have something in a tracked path that can be undone; looks once, when first asked."""
+    from reprieve.app.moves import Moves
+
+    looks: list[Moves] = []
+
+    def has_part(keys: frozenset[str]) -> bool:
+        if not looks:
+            looks.extend(Moves(annex.ws, annex.ws.capture.look(keep=False)) for annex in ws.annexes)
+        plans = (moves.undo_beside(keys, choices=choices) for moves in looks)
+        return any(plan.actions or plan.conflicts for plan in plans)
+
+    return has_part
 
 
 def joined(main: Plan, planned: Sequence[Annexed], gaps: Sequence[Gap]) -> Plan:

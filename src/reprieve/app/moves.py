@@ -15,7 +15,7 @@ from reprieve.model.actor import matches, parts
 from reprieve.model.change import MAYBE_UNTRACKED, UNTRACKED, Gap
 from reprieve.model.entry import DIR, FILE, Entry
 from reprieve.model.plan import Choices, Conflicted, Plan
-from reprieve.model.timeline import MOVES, PART, REDO, REVERT, ROLLBACK, UNDO, TimelineEntry
+from reprieve.model.timeline import CHECKPOINT, MOVES, PART, REDO, REVERT, ROLLBACK, UNDO, TimelineEntry
 from reprieve.model.window import field
 from reprieve.model.window import opens as window_opened
 from reprieve.rollback.chains import Chain, is_persons
@@ -92,9 +92,15 @@ class Moves:
         if name and name != "turn":
             step = find_step(self.timeline, name, now_ns=self.ws.clock()) if isinstance(name, str) else name
             return self._undo(step, tail=tail, choices=choices)
-        for step in last_turns(self.timeline) if name else last_steps(self.timeline, self.seen):
+        has_part = None
+        if self.ws.annexes:
+            from reprieve.app.annexes import can_undo
+
+            has_part = can_undo(self.ws, choices)
+        has_more = has_part is not None
+        for step in last_turns(self.timeline) if name else last_steps(self.timeline, self.seen, has_more=has_more):
             plan = self._undo(step, tail=tail, choices=choices)
-            if plan.actions or plan.conflicts:
+            if plan.actions or plan.conflicts or (has_part is not None and has_part(self.undone)):
                 return plan
         raise Usage("there is no step to undo", hints=["see what happened: reprieve log"])
 
@@ -135,15 +141,19 @@ class Moves:
         of = step.entry.id if step.entry else ""
         return self._decided(UNDO, target, step.name, decided, found, selects, of=of, dependants=later)
 
-    def undo_windows(self, keys: frozenset[str], *, choices: Choices) -> Plan:
-        """What happened in these windows, on the timeline of a tracked path."""
+    def undo_beside(self, keys: frozenset[str], *, choices: Choices) -> Plan:
+        """What happened in these steps of the workspace, on the timeline of a tracked path."""
         from reprieve.app.steps import Step
 
-        first = None
+        first = self.timeline.head() if "now" in keys else None
+        here = set(keys)
         for entry in self.timeline.backwards():
             if window_opened(entry.data) in keys:
                 first = entry
-        step = Step("", "", first.seq if first else 0, first, keys=keys)
+            elif entry.kind == CHECKPOINT and entry.seq > 1 and field(entry.data, "with") in keys:
+                here.add(entry.id)  # a step without a window is named by the entry that it ends with
+                first = self.timeline.at(entry.seq - 1)
+        step = Step("", "", first.seq if first else 0, first, keys=frozenset(here))
         return self._undo(step, tail=False, choices=choices) if first else self._nothing(UNDO)
 
     def revert(self, paths: Sequence[bytes], target: TimelineEntry, *, hunks: Sequence[int] = ()) -> Plan:

@@ -41,11 +41,14 @@ def find_step(timeline: Timeline, name: str, *, now_ns: int) -> Step:
     return _of_entry(timeline, refs.resolve(timeline, name, now_ns=now_ns))
 
 
-def last_steps(timeline: Timeline, seen: Snapshot) -> Iterator[Step]:
-    """Steps that may be meant by "the last one", newest first. What a person did between windows is none."""
+def last_steps(timeline: Timeline, seen: Snapshot, *, has_more: bool = False) -> Iterator[Step]:
+    """Steps that may be meant by "the last one", newest first. What a person did between windows is none.
+
+    `has_more`: one that changed nothing in this tree may have changed a tracked path.
+    """
     has_windows = any(True for _ in windows(timeline))
     head = timeline.head()
-    if not has_windows and head is not None and seen.changed:
+    if not has_windows and head is not None and (seen.changed or has_more):
         yield Step("now", "what changed since the last checkpoint", head.seq, head)
     for entry in timeline.backwards():
         if entry.is_pruned:
@@ -54,7 +57,7 @@ def last_steps(timeline: Timeline, seen: Snapshot) -> Iterator[Step]:
             continue
         if has_windows and not closes(entry.data):
             continue
-        if entry.seq > 1 and (entry.delta or closes(entry.data)):
+        if entry.seq > 1 and (entry.delta or closes(entry.data) or has_more):
             yield _of_entry(timeline, entry)
 
 

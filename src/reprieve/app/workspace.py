@@ -397,7 +397,7 @@ class Workspace:
             return made
 
         def beside(moves: Moves, annex: Annex) -> Plan | None:
-            return moves.undo_windows(found[0], choices=Choices(on_conflict))
+            return moves.undo_beside(found[0], choices=Choices(on_conflict))
 
         def outside(journal: Journal) -> Iterator[Effect]:
             return journal.effects(windows=tuple(found[0]), is_open=True)
