@@ -243,6 +243,25 @@ def test_a_conflict_there_touches_nothing_here(cli: Cli, project: Path, dotfile:
     assert (project / "made").exists() and dotfile.read_text() == "mine"
 
 
+def test_both_sides_of_a_conflict_there(cli: Cli, project: Path, dotfile: Path) -> None:
+    """What the report says is beside a file is there, and what is not written is not said to be."""
+    inner = dotfile.parent / "big" / "file"
+    cli("track", str(dotfile), str(inner.parent))
+    cli("checkpoint", "start")
+    cli("run", "--label", "agent", "--", "sh", "-c", f"echo agent > {dotfile}; echo agent > {inner}")
+    dotfile.write_text("mine")
+    inner.write_text("mine")
+    before = set(os.listdir(dotfile.parent))
+    report = cli("rollback", "start", "--on-conflict", "both", "--json").json["report"]
+    why = {kept["path"]: kept["reason"] for kept in report["kept"]}
+    assert dotfile.read_text() == inner.read_text() == "mine"
+    (beside,) = set(inner.parent.iterdir()) - {inner}
+    assert beside.read_text() == "not tracked" and f"is beside it as big/{beside.name}" in why[str(inner)]
+    assert set(os.listdir(dotfile.parent)) == before and "is not beside it" in why[str(dotfile)]
+    cli("redo")
+    assert not beside.exists() and dotfile.read_text() == inner.read_text() == "mine"
+
+
 def test_before_it_was_tracked_nothing_is_known(cli: Cli, project: Path, dotfile: Path) -> None:
     cli("checkpoint", "before")
     cli("track", str(dotfile))

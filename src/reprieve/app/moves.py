@@ -216,7 +216,9 @@ class Moves:
     ) -> Decided:
         from reprieve.rollback.selective import Tools, decide  # only here: most rollbacks have nothing to merge
 
-        tools = Tools(self._read, self._make, self.ws.current_bytes, authorship.called, is_doubtful)
+        only = self.capture.limits.only
+        is_seen = (lambda path: path.partition(b"/")[0] in only) if only else (lambda path: True)
+        tools = Tools(self._read, self._make, self.ws.current_bytes, authorship.called, is_doubtful, is_seen)
         return decide(chains, is_taken, selects=selects, choices=choices, tools=tools, target=target)
 
     def _is_clean(self, chain: Chain, is_taken: Callable[[Link], bool]) -> bool:

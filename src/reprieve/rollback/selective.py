@@ -46,6 +46,7 @@ class Tools(Value):
     look: Callable[[bytes], bytes | None]  # a file as it is now
     whose: Callable[[Link], str]
     is_doubtful: Callable[[Link], bool] = lambda link: False  # may be a taken one's, may be another's
+    is_seen: Callable[[bytes], bool] = lambda path: True  # a checkpoint would hold it: what we write must come back
 
 
 def decide(
@@ -392,6 +393,8 @@ class _Work:
                 beside = path + b".checkpoint-" + self.target.encode()
                 if not self._has_room(path):
                     reason += "; the checkpoint's is not beside it, because its directory is gone"
+                elif not self.tools.is_seen(beside):
+                    reason += "; the checkpoint's is not beside it, because only it is tracked there, not its folder"
                 elif beside not in self.chains:
                     differences.append((beside, then.replace(link=0), None))
                     reason += f"; the checkpoint's is beside it as {os.fsdecode(beside)}"
