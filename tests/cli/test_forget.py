@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+from reprieve.app import care, finding
+from reprieve.model.chunks import decode_chunks
+from reprieve.model.timeline import FORGET, Draft
 from support import Cli
 from support.terminal import at_terminal
 
 SECRET = b"hunter2-hunter2-hunter2-" * 40
+LARGE = random.Random(7).randbytes(3_000_000)  # kept in pieces
 
 
 def test_the_content_is_gone_from_the_store_and_stays_in_the_tree(cli: Cli, project: Path, home: Path) -> None:
@@ -46,6 +51,52 @@ def test_content_that_another_path_shares_stays_and_is_named(cli: Cli, project: 
     result = cli("forget", "secret", "--yes", "--json", check=False)
     assert result.code == 1
     assert result.json["remaining"] == ["copy"]
+
+
+def test_pieces_that_another_large_file_shares_stay_and_it_is_named(cli: Cli, project: Path) -> None:
+    (project / "leaked").write_bytes(LARGE)
+    (project / "report").write_bytes(LARGE + b"the work of a week")
+    (project / "apart").write_bytes(LARGE[::-1])
+    cli("checkpoint", "all")
+    (project / "leaked").unlink()
+    would = cli("forget", "leaked", "--dry-run", "--json", check=False)
+    result = cli("forget", "leaked", "--yes", "--json", check=False)
+    assert (result.code, result.json["remaining"]) == (would.code, would.json["remaining"]) == (1, ["report"])
+    assert result.json["objects"] == would.json["objects"] >= 1
+    (project / "report").unlink()
+    cli("verify")
+    cli("revert", "report", "--to", "all")
+    assert (project / "report").read_bytes() == LARGE + b"the work of a week"
+
+
+def test_the_shared_pieces_go_with_the_last_path_that_has_them(cli: Cli, project: Path, home: Path) -> None:
+    (project / "leaked").write_bytes(LARGE)
+    (project / "report").write_bytes(LARGE + b"the work of a week")
+    cli("checkpoint")
+    cli("forget", "leaked", "--yes", check=False)
+    assert cli("forget", "report", "--yes", "--json").json["remaining"] == []
+    assert sum(path.stat().st_size for path in (home / "packs").iterdir()) < len(LARGE) // 2
+    cli("verify")
+
+
+def test_a_kept_file_whose_piece_went_with_another_is_named_and_heals(cli: Cli, project: Path) -> None:
+    """As stores are that had a forget before it looked at the pieces of other files."""
+    (project / "report").write_bytes(LARGE)
+    cli("checkpoint")
+    with finding.open_workspace(project) as ws, ws.store.gc_lock():
+        entry = next(entry for path, _, entry in ws.capture.changes_between(0, 1) if path == b"report")
+        assert entry is not None and entry.is_chunked
+        piece = decode_chunks(ws.store.blobs.get(entry.content))[0][1]
+        ws.timeline.append(Draft(FORGET, ws.clock(), data=f'{{"path":"leaked","objects":["{piece.hex()}"]}}'))
+        ws.store.blobs.collect(care._live(ws) - {piece})
+    found = cli("verify", check=False)
+    assert found.code == 13
+    assert "report" in found.err
+    cli("checkpoint", "healed")
+    cli("verify")
+    (project / "report").unlink()
+    cli("rollback", "healed")
+    assert (project / "report").read_bytes() == LARGE
 
 
 def test_a_path_that_no_checkpoint_has_is_exit_2(cli: Cli) -> None:

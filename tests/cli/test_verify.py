@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import sqlite3
 from pathlib import Path
 
@@ -41,6 +42,16 @@ def test_the_next_checkpoint_heals_what_is_still_in_the_tree(cli: Cli, home: Pat
     cli("checkpoint")
     damage(home)
     cli("verify", check=False)
+    cli("checkpoint")
+    assert cli("verify", check=False).code == 0
+
+
+def test_the_next_checkpoint_heals_a_piece_of_a_large_file(cli: Cli, project: Path, home: Path) -> None:
+    """The tree names the list of its pieces; that list is whole."""
+    (project / "large").write_bytes(random.Random(5).randbytes(4_000_000))
+    cli("checkpoint")
+    damage(home)
+    assert "(large)" in cli("verify", check=False).err
     cli("checkpoint")
     assert cli("verify", check=False).code == 0
 

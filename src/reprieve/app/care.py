@@ -75,12 +75,16 @@ def forget(ws: Workspace, path: bytes, *, dry_run: bool = False) -> Forgotten:
     """Remove the content of a path, and of all below it, from every checkpoint of this workspace."""
     with ws.store.gc_lock():
         doomed, elsewhere, seen = set(), {}, False
+        lists: dict[bytes, set[bytes]] = {}  # of large files, each read once though many entries have it
         for at, content, is_chunked in contents_of(ws.store.blobs, ws.timeline):
+            if is_chunked and content not in lists:
+                lists[content] = _with_pieces(ws, content)
+            ids = lists[content] if is_chunked else {content}
             if at == path or at.startswith(path + b"/"):
                 seen = True
-                doomed |= _with_pieces(ws, content, is_chunked)
+                doomed |= ids
             else:
-                elsewhere[content] = at
+                elsewhere.update(dict.fromkeys(ids, at))
         if not seen:
             raise Usage(f"no checkpoint has content of '{os.fsdecode(path)}'", hints=["reprieve log"])
         live = _live(ws)
@@ -111,16 +115,16 @@ def verify(ws: Workspace, *, sample: float = 1.0) -> Verified:
     problems += _journal_problems(ws)
     entries = sum(1 for _ in ws.timeline.readable())
     forgotten = ws.capture.forgotten()
-    users, wanted, unread = survey(ws.store.blobs, ws.timeline)
+    users, wanted, unread = survey(ws.store.blobs, ws.timeline, forgotten)
     problems += unread
-    ids = sorted(wanted - forgotten)
+    ids = sorted(wanted)
     if sample < 1.0:
         import random
 
         ids = random.SystemRandom().sample(ids, min(len(ids), max(1, round(len(ids) * sample))))
     # everything means also what nothing leads to at the moment
     checked = ws.store.blobs.check(None if sample >= 1.0 else ids)
-    found = {id: reason for id, reason in checked if id not in forgotten}
+    found = {id: reason for id, reason in checked if id in wanted or id not in forgotten}
     found |= dict.fromkeys(set(ids) - ws.store.blobs.has(ids) - found.keys(), "it is not in the store")
     problems += [f"object {id.hex()[:16]} ({_user(users, id)}): {reason}" for id, reason in sorted(found.items())]
     return Verified(len(ids), entries, tuple(problems))
@@ -168,8 +172,8 @@ def _live(ws: Workspace, leave_out: str = "") -> set[bytes]:
     return live
 
 
-def _with_pieces(ws: Workspace, content: bytes, is_chunked: bool) -> set[bytes]:
-    if not is_chunked or not ws.store.blobs.has([content]):
+def _with_pieces(ws: Workspace, content: bytes) -> set[bytes]:
+    if not ws.store.blobs.has([content]):
         return {content}
     return {content, *(id for _, id in decode_chunks(ws.store.blobs.get(content)) if id != HOLE)}
 

@@ -49,7 +49,7 @@ class Capture:
         """The tree now against the timeline's head; with `keep` its new content goes to the store."""
         head = self.timeline.tip()
         loaded = self._load(head)
-        distrust = frozenset(self.blobs.damaged() | self._forgotten_by(loaded)) if keep else frozenset()
+        lost = self.blobs.damaged() | self._forgotten_by(loaded) if keep else set()
         put = self.blobs.put if keep else None
 
         def take(last: Buffer | None, truth: Buffer | None, since: told.Mark | None) -> Snapshot:
@@ -60,7 +60,7 @@ class Capture:
                 put=put,
                 limits=self.limits,
                 reporter=self.reporter,
-                distrust=distrust,
+                distrust=self._with_lists(lost, last),
                 since=since,
             )
 
@@ -182,6 +182,14 @@ class Capture:
             save_index(self.index_path, out, mark, is_complete=is_complete)
         except OSError as e:
             self.reporter.warn(f"the index could not be written ({e.strerror}); the next checkpoint will be slower")
+
+    def _with_lists(self, lost: set[bytes], last: Buffer | None) -> frozenset[bytes]:
+        """What is lost, and the lists of large files that have lost a piece: a tree names only those."""
+        if not lost or last is None:
+            return frozenset(lost)
+        from reprieve.files.reachable import lists_with
+
+        return frozenset(lost | lists_with(self.blobs, last, lost))
 
     def _forgotten_by(self, loaded: Loaded) -> set[bytes]:
         """The same, without a walk through the whole timeline where the index says that there is none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from reprieve.errors import StoreCorrupted
-from reprieve.files import tree
+from reprieve.files import native, tree
 from reprieve.model.chunks import HOLE, MAGIC, decode_chunks
 
 TYPE_CHECKING = False
@@ -42,8 +42,26 @@ def contents_of(blobs: BlobStore, timeline: Timeline) -> Iterator[tuple[bytes, b
                     yield path, entry.content, entry.is_chunked
 
 
-def survey(blobs: BlobStore, timeline: Timeline) -> tuple[dict[bytes, bytes], set[bytes], list[str]]:
-    """(a path for every content, ids of all objects, what could not be read): goes on where `live_objects` refuses."""
+def lists_with(blobs: BlobStore, packed: Buffer, lost: set[bytes]) -> set[bytes]:
+    """Ids of the other chunk lists in a tree that name one of these objects, or cannot be read."""
+    found: set[bytes] = set()
+    lists = {native.get(packed, row)[8] for row in tree.numbers(native.rows_with(packed, tree.CHUNKED))}
+    for id in lists - lost:
+        try:
+            if not lost.isdisjoint(piece for _, piece in decode_chunks(blobs.get(id))):
+                found.add(id)
+        except (StoreCorrupted, ValueError):
+            found.add(id)
+    return found
+
+
+def survey(
+    blobs: BlobStore, timeline: Timeline, forgotten: set[bytes]
+) -> tuple[dict[bytes, bytes], set[bytes], list[str]]:
+    """(a path for every content, ids of all objects, what could not be read): goes on where `live_objects` refuses.
+
+    Content that was forgotten is not among them; a piece of a file that was not is, though it went with another.
+    """
     users: dict[bytes, bytes] = {}
     ids: set[bytes] = set()
     unread: list[str] = []
@@ -61,13 +79,17 @@ def survey(blobs: BlobStore, timeline: Timeline) -> tuple[dict[bytes, bytes], se
                             chunked.add(entry.content)
         except (StoreCorrupted, ValueError) as e:
             unread.append(f"tree data: {e}")
+    needed = users.keys() - forgotten
     for id in chunked & blobs.has(sorted(chunked)):
         try:
             pieces = decode_chunks(blobs.get(id))
         except (StoreCorrupted, ValueError):
             continue  # named with all other objects by whoever checks them
-        ids.update(piece for _, piece in pieces if piece != HOLE)
-    return users, ids | users.keys(), unread
+        for _, piece in pieces:
+            if piece != HOLE:
+                users.setdefault(piece, users[id])
+                needed.add(piece)
+    return users, ids | needed, unread
 
 
 def _payloads(
