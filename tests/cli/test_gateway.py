@@ -66,3 +66,10 @@ def serving_401() -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_a_server_by_its_path_is_that_of_the_directory_that_is_named(cli: Cli, project: Path, tmp_path: Path) -> None:
+    (project / "server").write_text("#!/bin/sh\npwd > started\n")
+    (project / "server").chmod(0o755)
+    cli("-C", "project", "gateway", "--", "./server", cwd=tmp_path, check=False, timeout=30)
+    assert (project / "started").read_text() == f"{project}\n"

@@ -128,3 +128,12 @@ def test_wb_43_a_record_from_a_subfolder_belongs_to_the_same_workspace(cli: Cli,
     assert [effect["description"] for effect in cli("effects", "--json").json["effects"]] == ["below"]
     assert not list(project.rglob(".undo"))
     assert json.loads(cli("effects", "--json", cwd=project / "src").out)["effects"]
+
+
+def test_a_program_by_its_path_is_that_of_the_directory_that_is_named(cli: Cli, project: Path, tmp_path: Path) -> None:
+    for folder in (project, tmp_path):
+        (folder / "undo").write_text("#!/bin/sh\n")
+        (folder / "undo").chmod(0o755)
+    words = ("record", "command", "--description", "d", "--json", "--", "./undo")
+    effect = cli("-C", "project", *words, cwd=tmp_path).json["effect"]
+    assert os.path.realpath(effect["inverse"]["steps"][0]["argv"][0]) == os.path.realpath(project / "undo")

@@ -32,6 +32,26 @@ def test_what_it_changed_can_be_taken_back(cli: Cli, project: Path) -> None:
     assert not (project / "new").exists()
 
 
+def test_it_starts_in_the_directory_that_is_named(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """It, its check and a program by its path: what they write is in the tree that is protected."""
+    (project / "tool").write_text('#!/bin/sh\npwd; echo "$PWD" > README.md\n')
+    (project / "tool").chmod(0o755)
+    words = ("run", "--check", "echo checked > checked", "--", "./tool")
+    ran = cli("-C", "project", *words, cwd=tmp_path, env={"REPRIEVE_HOME": "home", "PWD": str(tmp_path)})
+    assert ran.out == f"{project}\n"
+    assert (project / "README.md").read_text() == f"{project}\n"
+    assert (project / "checked").exists() and not (tmp_path / "checked").exists()
+    cli("rollback")
+    assert not (project / "checked").exists()
+
+
+def test_what_it_calls_finds_the_same_store_there(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """A store that the environment names from where the caller stands."""
+    inner = (sys.executable, "-m", "reprieve", "checkpoint", "inner")
+    cli("-C", "project", "run", "--", *inner, cwd=tmp_path, env={"REPRIEVE_HOME": "home"})
+    assert "inner" in [entry["label"] for entry in cli("log", "--json").json["entries"]]
+
+
 def test_a_plain_rollback_after_it_takes_it_back(cli: Cli, project: Path) -> None:
     cli("run", "--", "rm", "README.md")
     cli("rollback")

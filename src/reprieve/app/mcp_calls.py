@@ -356,7 +356,8 @@ def server_of_command(argv: Sequence[str], *, cwd: str, variables: Mapping[str, 
 
     from reprieve.effects.command import environment
 
-    program = shutil.which(argv[0], path=variables.get("PATH"))
+    named = os.path.join(cwd, argv[0]) if "/" in argv[0] else argv[0]  # a path means what it means to the server
+    program = shutil.which(named, path=variables.get("PATH"))
     if program is None:
         raise Usage(f"there is no program '{argv[0]}'", hints=["give its whole path"])
     try:

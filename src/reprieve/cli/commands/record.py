@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from reprieve.app import effects
 from reprieve.cli import opening
 from reprieve.cli.show_effects import one_line
@@ -49,8 +51,6 @@ _HTTP = ("method", "url", "response", "undo-method", "undo-url", "undo-json", "u
 
 
 def run(args: Parsed, out: Terminal) -> int:
-    import os
-
     is_http = args.text("KIND") == "http"
     if is_http and (args.many("ARGV") or args.maybe("cwd") or args.many("env")):
         raise Usage("'record http' takes no command", hints=["reprieve record command --description D -- ARGV…"])
@@ -73,7 +73,7 @@ def run(args: Parsed, out: Terminal) -> int:
                 raise Usage("'record command' needs the command that reverses", hints=["it goes after '--'"])
             effect = effects.record_command(
                 ws,
-                args.many("ARGV"),
+                _argv(args),
                 description=_needed(args, "description"),
                 cwd=os.path.join(args.start, args.text("cwd", ".")),
                 env=args.many("env"),
@@ -111,8 +111,6 @@ def _undo(args: Parsed) -> dict[str, object] | None:
         fields = [field.partition("=") for field in args.many("undo-form")]
         undo["form"] = {name: value for name, _, value in fields}
     if args.maybe("undo-body"):
-        import os
-
         try:
             with open(os.path.join(args.start, args.text("undo-body")), encoding="utf-8") as file:
                 undo["text"] = file.read()
@@ -121,6 +119,12 @@ def _undo(args: Parsed) -> dict[str, object] | None:
     if args.flag("undo-idempotent"):
         undo["is_idempotent"] = True
     return undo
+
+
+def _argv(args: Parsed) -> list[str]:
+    """The command; a path to its program is from where the command line works."""
+    program, *rest = args.many("ARGV")
+    return [os.path.join(args.start, program) if "/" in program and args.text("directory") else program, *rest]
 
 
 def _needed(args: Parsed, name: str) -> str:

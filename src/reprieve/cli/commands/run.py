@@ -61,6 +61,8 @@ SPEC = Command(
 
 def run(args: Parsed, out: Terminal) -> int:
     with opening.workspace(args, out, create=True) as ws:
+        if args.text("directory"):
+            _stand_in(args.start)
         kept_out = _give_stdout_to_stderr() if out.json else None
         try:
             done = run_command(
@@ -136,6 +138,15 @@ def _check_json(command: str, done: Ran) -> dict[str, object]:
         "step": done.after.id,
         "undo": f"reprieve undo {done.after.id}" if done.is_check_red and done.report is None else None,
     }
+
+
+def _stand_in(folder: str) -> None:
+    """Let the command start there, too. Where our own files are does not follow from it."""
+    for name in ("REPRIEVE_HOME", "REPRIEVE_CONFIG"):
+        if given := os.environ.get(name):
+            os.environ[name] = os.path.abspath(os.path.expanduser(given))
+    os.chdir(folder)
+    os.environ["PWD"] = folder  # as `cd` does; a program may go by it
 
 
 def _give_stdout_to_stderr() -> int:
