@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,48 @@ def test_at_a_terminal_it_asks(cli: Cli, history: list[str], project: Path) -> N
     assert len(cli("log", "--json").json["entries"]) == 5
     assert at_terminal(*args, cwd=project, answer="y\n")[0] == 0
     assert len(cli("log", "--json").json["entries"]) == 1
+
+
+@pytest.fixture
+def moved(cli: Cli, project: Path) -> str:
+    """The id of a rollback that took back what was done to a large file, with checkpoints after it."""
+    (project / "large").write_bytes(os.urandom(900_000))
+    cli("checkpoint", "start")
+    (project / "large").write_bytes(os.urandom(900_001))
+    cli("rollback", "start")
+    for number in range(2):
+        (project / "small").write_text(f"{number}")
+        cli("checkpoint", f"n{number}")
+    entries = cli("log", "--json").json["entries"]
+    id: str = next(entry["id"] for entry in entries if entry["kind"] == "rollback")
+    return id
+
+
+def test_a_rollback_goes_together_with_the_point_before_it(cli: Cli, project: Path, moved: str) -> None:
+    limits = ("--keep-last", "100", "--keep-days", "0", "--max-bytes", "1000000")
+    answer = cli("prune", *limits, "--json").json
+    assert [entry["kind"] for entry in answer["pruned"]] == ["checkpoint", "checkpoint", "rollback"]
+    assert answer["kept"] == 2
+    redone = cli("redo", check=False)
+    assert (redone.code, "damaged" in redone.err) == (2, False)
+    cli("verify")
+    cli("rollback", "n0")
+    assert (project / "small").read_text() == "0"
+
+
+def test_a_rollback_that_is_pinned_can_be_redone(cli: Cli, project: Path, moved: str) -> None:
+    cli("pin", moved)
+    cli("prune", "--keep-last", "1", "--keep-days", "0")
+    cli("redo")
+    assert (project / "large").stat().st_size == 900_001
+    cli("verify")
+
+
+def test_redo_says_that_what_was_before_a_rollback_was_pruned(cli: Cli, home: Path, moved: str) -> None:
+    """As stores are where only that point was given up."""
+    with contextlib.closing(sqlite3.connect(home / "store.db")) as db, db:
+        (seq,) = db.execute("SELECT seq - 1 FROM entries WHERE id = ?", (moved,)).fetchone()
+        db.execute("INSERT OR REPLACE INTO marks SELECT workspace, ?, 0, 1, '' FROM entries LIMIT 1", (seq,))
+    redone = cli("redo", check=False)
+    assert redone.code == 2
+    assert "was pruned" in redone.err

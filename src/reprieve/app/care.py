@@ -10,7 +10,7 @@ from reprieve.errors import Refused, StoreCorrupted, Usage
 from reprieve.files import tree
 from reprieve.files.reachable import contents_of, live_objects, survey
 from reprieve.model.chunks import HOLE, decode_chunks
-from reprieve.model.timeline import FORGET, PRUNE, Draft, TimelineEntry
+from reprieve.model.timeline import FORGET, MOVES, PRUNE, Draft, TimelineEntry
 from reprieve.model.value import Value
 from reprieve.rollback.intent import decode_intent
 from reprieve.store.ballast import make_ballast
@@ -53,9 +53,11 @@ def prune(ws: Workspace, *, keep_last: int, keep_days: int, max_bytes: int = 0, 
     """Give up the trees of old entries. Pinned and named ones, and the newest checkpoint, always stay."""
     with ws.store.lock(ws.id):
         ws._recover()
-        old, kept = _outdated(ws, keep_last, keep_days)
+        old = _outdated(ws, keep_last, keep_days)
         if max_bytes:
             old = _until_small(ws, old, max_bytes)
+        gone = {e.seq for e in old}
+        kept = sum(1 for e in checkpoints(ws.timeline) if e.seq not in gone)
         if dry_run or not old:
             return Pruned(tuple(old), kept)
         _give_up(ws, old)
@@ -178,11 +180,11 @@ def _with_pieces(ws: Workspace, content: bytes) -> set[bytes]:
     return {content, *(id for _, id in decode_chunks(ws.store.blobs.get(content)) if id != HOLE)}
 
 
-def _outdated(ws: Workspace, keep_last: int, keep_days: int) -> tuple[list[TimelineEntry], int]:
+def _outdated(ws: Workspace, keep_last: int, keep_days: int) -> list[TimelineEntry]:
     """Entries before the oldest one that is to be kept, without the pinned and named ones."""
     asked = list(checkpoints(ws.timeline))
     if not asked:
-        return [], 0
+        return []
     cutoff = asked[min(max(keep_last, 1), len(asked)) - 1].seq
     if keep_days:
         # by the newest entry, not by the clock of now: a clock that jumped ahead must not age anything
@@ -193,8 +195,15 @@ def _outdated(ws: Workspace, keep_last: int, keep_days: int) -> tuple[list[Timel
         else:
             young = [e.seq for e in asked if reference - e.created_at <= keep_days * _DAY_NS]
             cutoff = min(cutoff, *young)
-    old = [e for e in ws.timeline.after(0) if e.seq < cutoff and not e.is_pruned and not (e.is_pinned or e.name)]
-    return old, len(asked) - sum(1 for e in asked if e in old)
+    return _expendable(ws, cutoff)
+
+
+def _expendable(ws: Workspace, before: int) -> list[TimelineEntry]:
+    """Entries before that one that may be given up. A move that stays needs the point before it: for `redo`."""
+    entries = list(ws.timeline.after(0))
+    stay = {e.seq for e in entries if e.is_pinned or e.name}
+    stay |= {e.seq - 1 for e in entries if e.seq in stay and e.kind in MOVES}
+    return [e for e in entries if e.seq < before and e.seq not in stay and not e.is_pruned]
 
 
 def _clock_jumped(asked: list[TimelineEntry]) -> bool:
@@ -210,10 +219,11 @@ def _until_small(ws: Workspace, old: list[TimelineEntry], max_bytes: int) -> lis
         return old
     given = {e.seq for e in old}
     newest = next(checkpoints(ws.timeline)).seq
-    rest = [e for e in ws.timeline.after(0) if e.seq < newest and not (e.is_pruned or e.is_pinned or e.name)]
+    rest = _expendable(ws, newest)
     excess = total - max_bytes
     for entry in rest:
-        if excess <= 0:
+        is_half = entry.kind in MOVES and entry.seq - 1 in given  # a move without the point before it
+        if excess <= 0 and not is_half:
             break
         if entry.seq not in given:
             given.add(entry.seq)

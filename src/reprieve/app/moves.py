@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from reprieve.app import authorship
-from reprieve.errors import Conflict, Usage
+from reprieve.errors import BadRef, Conflict, Usage
 from reprieve.files import native, tree
 from reprieve.files.content import read as read_pieces
 from reprieve.model.actor import matches, parts
@@ -439,6 +439,12 @@ class Moves:
             elif entry.id not in redone:
                 if entry.is_pruned:
                     return
+                before = self.timeline.at(entry.seq - 1)
+                if before is not None and before.is_pruned:
+                    raise BadRef(
+                        f"what was there before '{entry.label}' was pruned, so it can't be brought back",
+                        hints=["see what is kept: reprieve log"],
+                    )
                 if entry.delta or entry.id in beside:
                     yield entry
 
