@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,51 @@ def test_a_glob_relative_to_where_one_stands(cli: Cli, project: Path) -> None:
     cli("revert", "*.py", cwd=project / "src")
     assert (project / "src" / "util.py").read_text() == "ANSWER = 42\n"
     assert (project / "tool.sh").read_text() == "broken"
+
+
+@pytest.mark.parametrize("command", [("revert",), ("rollback", "--only")])
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_the_name_of_a_file_is_no_glob(cli: Cli, project: Path, command: tuple[str, ...], is_gone: bool) -> None:
+    for name in ("a[1].txt", "a1.txt"):
+        (project / name).write_text("before")
+    cli("checkpoint")
+    for name in ("a[1].txt", "a1.txt"):
+        (project / name).write_text("after")
+    if is_gone:
+        (project / "a[1].txt").unlink()
+    cli(*command, "a[1].txt")
+    assert [(project / name).read_text() for name in ("a[1].txt", "a1.txt")] == ["before", "after"]
+    cli(*command, "a[0-9].txt")
+    assert (project / "a1.txt").read_text() == "before"
+
+
+def test_only_a_database_has_side_files(cli: Cli, project: Path) -> None:
+    names = ("notes", "notes-journal", "notes-wal")
+    for name in names:
+        (project / name).write_text("before")
+    cli("checkpoint")
+    for name in names:
+        (project / name).write_text("after")
+    cli("revert", "notes")
+    assert [(project / name).read_text() for name in names] == ["before", "after", "after"]
+
+
+@pytest.mark.parametrize("named", ["app.db", "*.db"])
+@pytest.mark.parametrize("dry", [False, True])
+def test_a_database_comes_with_its_side_files(cli: Cli, project: Path, named: str, dry: bool) -> None:
+    """What was written since is in the log alone; the old database with that log would be neither."""
+    with contextlib.closing(sqlite3.connect(project / "app.db", isolation_level=None)) as db:
+        db.executescript("PRAGMA journal_mode = wal; CREATE TABLE t (x)")
+    cli("checkpoint")
+    with contextlib.closing(sqlite3.connect(project / "app.db", isolation_level=None)) as db:
+        db.execute("INSERT INTO t VALUES (1)")
+        shutil.copytree(project, project.parent / "copy")  # as one is that was killed
+    for name in ("app.db", "app.db-wal"):
+        shutil.copyfile(project.parent / "copy" / name, project / name)
+    plan = cli("revert", named, *(("--dry-run",) if dry else ()), "--json").json["plan"]
+    assert "app.db-wal" in {action["path"] for action in plan["actions"]}
+    with contextlib.closing(sqlite3.connect(project / "app.db")) as db:
+        assert db.execute("SELECT count(*) FROM t").fetchone() == (1 if dry else 0,)
 
 
 def test_to_an_older_checkpoint(cli: Cli, project: Path) -> None:

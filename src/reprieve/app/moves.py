@@ -9,7 +9,7 @@ import os
 
 from reprieve.app import authorship
 from reprieve.errors import BadRef, Conflict, Usage
-from reprieve.files import native, tree
+from reprieve.files import live_sqlite, native, tree
 from reprieve.files.content import read as read_pieces
 from reprieve.model.actor import matches, parts
 from reprieve.model.change import MAYBE_UNTRACKED, UNTRACKED, Gap
@@ -59,9 +59,9 @@ class Moves:
         actor: str = "",
     ) -> Plan:
         """Back to `target`, but for what is a person's."""
-        selects = self._ordinary(only) if only else self._tracked_at(target)
         found = authorship.story(self.capture, target.seq, self.seen)
         differences = found.differences()
+        selects = self._ordinary(only, self._meant(only, differences)) if only else self._tracked_at(target)
         for path in only:
             self._must_mean_something(path, differences)
         if actor and not any(matches(span.actor, actor) for span in found.spans):
@@ -161,9 +161,10 @@ class Moves:
         differences = authorship.story(self.capture, target.seq, self.seen).differences()
         for path in paths:
             self._must_mean_something(path, differences)
+        selects = self._ordinary(paths, self._meant(paths, differences))
         if hunks:
             differences = [self._hunks(paths, differences, hunks)]
-        plan = self._plan(REVERT, target, differences, self._ordinary(paths))
+        plan = self._plan(REVERT, target, differences, selects)
         return plan.replace(contents=tuple(self.contents.items()))
 
     def redo(self, beside: Collection[str] = (), *, of: str = "") -> Plan:
@@ -331,9 +332,33 @@ class Moves:
 
     # -- revert and redo
 
-    def _ordinary(self, paths: Sequence[bytes]) -> Selects:
+    def _meant(self, paths: Sequence[bytes], differences: tree.Delta) -> Selects:
+        """`selector`, knowing what was there then and is there now."""
+        named = {path.rstrip(b"/") for path in paths}.intersection(path for path, _, _ in differences)
+
+        def is_there(path: bytes) -> bool:
+            return path in named or tree.lookup(self.seen.index, path) is not None
+
+        def is_database(path: bytes) -> bool:
+            now = tree.lookup(self.seen.index, path)
+            sides = next(((then, now) for p, then, now in differences if p == path), (now, now))
+            return any(live_sqlite.is_database(self._head(path, entry)) for entry in sides)
+
+        return selector(paths, is_there=is_there, is_database=is_database)
+
+    def _head(self, path: bytes, entry: Entry | None) -> bytes:
+        """How a file begins, or began."""
+        if entry is None or entry.kind != FILE or not entry.content:
+            return b""
+        if self.ws.store.blobs.has([entry.content]):
+            _, data = next(read_pieces(self.ws.store.blobs, entry.content, is_chunked=entry.is_chunked))
+        else:
+            data = self.ws.current_bytes(path)  # a preview keeps nothing
+        return (data or b"")[:16]
+
+    def _ordinary(self, paths: Sequence[bytes], selects: Selects) -> Selects:
         """What a person means by these paths: files, and not the state of a repository that is there among them."""
-        selects, is_there = selector(paths), {}
+        is_there: dict[bytes, bool] = {}
         named = any(b".git" in path.split(b"/") for path in paths)
 
         def is_ordinary(path: bytes) -> bool:
@@ -345,7 +370,7 @@ class Moves:
         return is_ordinary
 
     def _must_mean_something(self, path: bytes, differences: tree.Delta) -> None:
-        selects = selector([path])
+        selects = self._meant([path], differences)
         if any(selects(p) for p, _, _ in differences) or tree.lookup(self.seen.index, path) is not None:
             return
         if any(selects(p) for p, _ in tree.entries(self.seen.index)):
@@ -449,14 +474,20 @@ class Moves:
                     yield entry
 
 
-def selector(paths: Sequence[bytes]) -> Selects:
-    """Whether a path is one of these, is in one of these folders, or matches one of these globs."""
-    plain = {p.rstrip(b"/") for p in paths}
-    # a database is one thing with its side files
-    plain |= {p + suffix for p in set(plain) for suffix in (b"-wal", b"-shm", b"-journal")}
-    globs = [p for p in paths if any(c in p for c in b"*?[")]
+def selector(
+    paths: Sequence[bytes],
+    *,
+    is_there: Callable[[bytes], bool] = lambda path: False,
+    is_database: Callable[[bytes], bool] = lambda path: True,
+) -> Selects:
+    """Whether a path is one of these, is in one of these folders, or matches one of these globs.
 
-    def selects(path: bytes) -> bool:
+    The name of something that `is_there` means just that, whatever else it would match as a glob.
+    """
+    plain = {p.rstrip(b"/") for p in paths}
+    globs = [p for p in plain if any(c in p for c in b"*?[") and not is_there(p)]
+
+    def is_named(path: bytes) -> bool:
         if b"" in plain or path in plain or any(above in plain for above in tree.ancestors(path)):
             return True
         if not globs:
@@ -464,6 +495,13 @@ def selector(paths: Sequence[bytes]) -> Selects:
         from fnmatch import fnmatchcase
 
         return any(fnmatchcase(at, glob) for glob in globs for at in (path, *tree.ancestors(path)) if at)
+
+    def selects(path: bytes) -> bool:
+        if is_named(path):
+            return True
+        # a database is one thing with its side files
+        base = next((path[: -len(suffix)] for suffix in live_sqlite.SUFFIXES if path.endswith(suffix)), b"")
+        return bool(base) and is_named(base) and is_database(base)
 
     return selects
 

@@ -23,8 +23,8 @@ SPEC = Command(
         ("reprieve revert 'docs/*.md' --to ~2", "all that match, from two checkpoints before the latest"),
     ),
     details=(
-        "Paths are relative to where you stand. Everything else stays as it is. What is there now is kept first, so "
-        "`redo` takes it back."
+        "Paths are relative to where you stand. The name of a file is no glob; a database comes with its side files. "
+        "Everything else stays as it is. What is there now is kept first, so `redo` takes it back."
     ),
     arguments=(Argument("PATH", "A file, folder or glob", is_required=True, is_many=True, complete="path"),),
     options=(
