@@ -87,9 +87,9 @@ def test_a_project_scope_stays_in_the_project(cli: Cli, project: Path, settings:
     assert not local.exists()
 
 
-def findings(cli: Cli) -> list[tuple[str, str]]:
+def findings(cli: Cli, agent: str = "claude-code") -> list[tuple[str, str]]:
     answer = cli("doctor", "--json", check=False).json
-    return [(f["level"], f["text"]) for f in answer["findings"] if f["subject"] == "claude-code"]
+    return [(f["level"], f["text"]) for f in answer["findings"] if f["subject"] == agent]
 
 
 def test_doctor_proves_that_the_installed_hook_answers(cli: Cli, settings: Path, project: Path) -> None:
@@ -117,6 +117,79 @@ def test_doctor_says_when_the_hook_is_switched_off_gone_or_disabled(cli: Cli, se
         assert any(level == "bad" and "REPRIEVE_DISABLED" in text for level, text in findings(cli))
     finally:
         del os.environ["REPRIEVE_DISABLED"]
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ('"matcher": "*"', '"matcher": "NotebookEdit"'),
+        ('"type": "command"', '"type": "command", "async": true'),
+        ('"timeout": 60', '"timeout": 0'),
+    ],
+)
+def test_doctor_is_not_content_with_an_entry_that_keeps_calls_from_us(
+    written: str, instead: str, cli: Cli, settings: Path
+) -> None:
+    cli("protect")
+    head, event, tail = settings.read_text().partition('"PreToolUse"')
+    settings.write_text(head + event + tail.replace(written, instead, 1))
+    ((level, text),) = findings(cli)
+    assert level == "warn"
+    assert "the entry for PreToolUse" in text
+    cli("protect")
+    assert findings(cli)[0][0] == "ok"
+
+
+def test_doctor_misses_one_of_several_files_of_ours(cli: Cli, user: Path) -> None:
+    cli("protect", "goose")
+    (user / ".agents" / "plugins" / "reprieve" / "hooks" / "hooks.json").unlink()
+    ((level, text),) = findings(cli, "goose")
+    assert level == "warn"
+    assert "hooks.json' is gone" in text
+
+
+OFF = '{"disableAllHooks": true}'
+NO_HOOKS = '{"hooksConfig": {"enabled": false}}'
+NOT_OURS = '{"hooksConfig": {"disabled": ["reprieve"]}}'
+NO_PLUGIN = '{"disabledPlugins": ["reprieve"]}'
+
+
+@pytest.mark.parametrize(
+    ("agent", "place", "text"),
+    [
+        ("claude-code", "project/.claude/settings.json", OFF),
+        ("claude-code", "project/.claude/settings.local.json", OFF),
+        ("gemini", "project/.gemini/settings.json", NO_HOOKS),
+        ("gemini", "project/.gemini/settings.json", NOT_OURS),
+        ("gemini", "system.json", NO_HOOKS),
+        ("openhands", "project/.openhands/hooks.json", '{"hooks": {}}'),
+        ("goose", "project/.config/goose/settings.json", NO_PLUGIN),
+        ("goose", "project/.config/goose/settings.local.json", NO_PLUGIN),
+        ("goose", "user/.config/goose/settings.json", NO_PLUGIN),
+    ],
+)
+def test_doctor_looks_at_every_file_in_which_hooks_can_be_switched_off(
+    agent: str, place: str, text: str, cli: Cli, user: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the project can be written by the agent itself."""
+    assert (project.name, user.name) == ("project", "user")
+    path = user.parent / place
+    monkeypatch.setenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH", str(user.parent / "system.json"))
+    cli("protect", agent)
+    assert findings(cli, agent)[0][0] == "ok"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    ((level, said),) = findings(cli, agent)
+    assert level == "bad"
+    assert str(path) in said
+
+
+def test_the_strongest_file_decides_whether_hooks_run(cli: Cli, settings: Path, project: Path) -> None:
+    cli("protect")
+    settings.write_text(settings.read_text().replace('"model": "x"', '"model": "x", "disableAllHooks": true'))
+    (project / ".claude").mkdir()
+    (project / ".claude" / "settings.json").write_text('{"disableAllHooks": false}')
+    assert findings(cli)[0][0] == "ok"
 
 
 def test_doctor_says_that_codex_does_not_trust_us_yet(cli: Cli, user: Path) -> None:

@@ -128,4 +128,4 @@ def plan_remove(text: str, *, target: Target, before: str | None, is_before_know
 
 
 def left_to_do(machine: Machine, scope: str) -> Sequence[str]:
-    return ("Goose: check that 'reprieve' is not under disabledPlugins in its settings.json",)
+    return ("Goose: check that its config.yaml does not say `enabled: false` for this plugin",)

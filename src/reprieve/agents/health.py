@@ -13,8 +13,13 @@ from collections.abc import Mapping
 from reprieve.agents import foreign, hookfile, jsonc, registry
 from reprieve.agents.machine import PROJECT, USER, Machine
 from reprieve.agents.protect import found_on, protect_plan
+from reprieve.agents.switches import switched_off
 from reprieve.app.doctor import Finding
 from reprieve.errors import Misconfigured
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from reprieve.agents.foreign import Change
 
 PROBE = "reprieve_probe"
 _PATIENCE_S = 20
@@ -46,27 +51,37 @@ def _diagnose(name: str, machine: Machine, seen: Mapping[str, str]) -> list[Find
         # a choice, not a fault
         return [Finding("ok", name, f"{agent.TITLE} is on this machine and not protected", f"reprieve protect {name}")]
     found = []
-    for change in ours:
-        text = change.old or ""
-        off = _switched_off(name, text, change.path, machine)
-        if off:
-            found.append(Finding("bad", name, off[0], off[1]))
-        if change.is_needed and set(_commands(text)) != set(_commands(change.new or "")):
-            hint = f"bring it up to date: reprieve protect {name} --scope {change.scope}"
-            found.append(
-                Finding("warn", name, f"the entry in '{change.path}' is not the one that we would write", hint)
-            )
-        problem = probe(_commands(text))
+    off = switched_off(name, machine, [change.path for change in ours])
+    if off:
+        found.append(Finding("bad", name, *off))
+    scopes = {change.scope for change in ours}
+    for change in plans:
+        hint = f"reprieve protect {name} --scope {change.scope}"
+        if change.scope not in scopes:
+            continue
+        if change.problem is not None:
+            found.append(Finding("warn", name, change.problem.message, *change.problem.hints[:1]))
+        elif change.is_needed:
+            found.append(Finding("warn", name, _difference(change), f"bring it up to date: {hint}"))
+        problem = probe(_commands(change.old or ""))
         if problem:
-            hint = f"reprieve protect {name} --scope {change.scope}"
             found.append(Finding("bad", name, f"the hook in '{change.path}' does not work: {problem}", hint))
-    if any(finding.level == "bad" for finding in found):
+    if found:
         return found
     when = seen.get(name)
     last = f"its last step here was recorded {when}" if when else "no step of it was recorded here yet"
     where = " and ".join(f"'{change.path}'" for change in ours[:2])
     hint = "" if when else next(iter(agent.left_to_do(machine, ours[0].scope)), "")
-    return [*found, Finding("ok", name, f"the hook in {where} answers; {last}", hint)]
+    return [Finding("ok", name, f"the hook in {where} answers; {last}", hint)]
+
+
+def _difference(change: Change) -> str:
+    """What is not as we would write it, in words. A narrower matcher or `async` is enough to keep calls from us."""
+    if change.old is None:
+        return f"'{change.path}' is gone: steps may go on without us"
+    events = ", ".join(hookfile.differing(change.old, change.new or ""))
+    entry = f"the entry for {events}" if events else "our part"
+    return f"{entry} in '{change.path}' is not what we would write: steps may go on without us"
 
 
 def _commands(text: str) -> list[str]:
@@ -123,34 +138,3 @@ def probe(commands: list[str]) -> str:
         return str(answer.get("problem") or "")
     lines = done.stderr.decode(errors="replace").strip().splitlines()
     return lines[-1][:200] if lines else f"it ended with {done.returncode} and did not answer"
-
-
-def _switched_off(name: str, text: str, path: str, machine: Machine) -> tuple[str, str] | None:
-    """Why the agent ignores the entry, and what to do."""
-    if name == "codex" and path.endswith("hooks.json") and not _is_trusted(path):
-        return "Codex drops our entries without a word until you trust them", "open /hooks in Codex and trust them"
-    try:
-        settings = jsonc.parse(text).value()
-    except (Misconfigured, ValueError):
-        return None
-    if not isinstance(settings, dict):
-        return None
-    config = settings.get("hooksConfig")
-    if name == "claude-code" and settings.get("disableAllHooks") is True:
-        return f"'{path}' says disableAllHooks: Claude Code runs no hook", "take that line out"
-    if name == "gemini" and isinstance(config, dict) and config.get("enabled") is False:
-        return f"'{path}' says hooksConfig.enabled = false: Gemini CLI runs no hook", "take that line out"
-    return None
-
-
-def _is_trusted(path: str) -> bool:
-    """Whether Codex holds a trust for the entries of this file. Whether it still fits is Codex's to say."""
-    import tomllib
-
-    try:
-        with open(os.path.join(os.path.dirname(path), "config.toml"), "rb") as file:
-            hooks = tomllib.load(file).get("hooks")
-    except (OSError, ValueError):
-        return False
-    state = hooks.get("state") if isinstance(hooks, dict) else None
-    return isinstance(state, dict) and any(str(key).startswith(path + ":") for key in state)

@@ -155,6 +155,16 @@ def is_ours_anywhere(text: str | None, agent: str, name: str) -> bool:
     )
 
 
+def differing(one: str, other: str) -> list[str]:
+    """The events whose entries differ between two files of hooks; none if one can't be read."""
+    try:
+        both = [_parse(text, "").value() for text in (one, other)]
+    except Misconfigured:
+        return []
+    was, now = (value.get("hooks") or {} for value in both if isinstance(value, dict))
+    return [event for event in {**was, **now} if was.get(event) != now.get(event)]
+
+
 def _is_all_ours(entry: object, agent: str) -> bool:
     """True if nothing of the user's is in the entry."""
     if not isinstance(entry, Mapping):
