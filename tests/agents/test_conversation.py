@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from reprieve.agents.conversation import SUPPORTED, gemini_rewind, need_support, opencode_request
+from reprieve.agents.conversation import SUPPORTED, gemini_chat, gemini_rewind, need_support, opencode_request
 from reprieve.errors import BadRef, Misconfigured, Refused
 
 from .recorded import NAMES
@@ -37,14 +37,24 @@ def test_every_agent_has_a_way_or_a_reason(agent: str) -> None:
 
 
 def test_gemini_is_rewound_by_a_line_that_names_a_message_of_the_chat() -> None:
-    assert gemini_rewind(CHAT, prompt=2) == b'{"$rewindTo": "m4"}\n'
-    assert gemini_rewind(CHAT, message="m2") == b'{"$rewindTo": "m2"}\n'
+    chat = gemini_chat(CHAT)
+    assert gemini_rewind(chat, "m4") == b'{"$rewindTo": "m4"}\n'
+    assert gemini_rewind(chat, "m2") == b'{"$rewindTo": "m2"}\n'
 
 
-@pytest.mark.parametrize("where", [{"message": "m9"}, {"message": "m3"}, {"prompt": 3}, {"prompt": 0}, {}])
-def test_an_unknown_message_is_refused_because_gemini_would_empty_the_chat(where: dict[str, object]) -> None:
+def test_what_was_said_and_taken_back_is_still_known() -> None:
+    assert gemini_chat(CHAT).prompts == {"m1": "tidy up", "m3": "taken back", "m4": "delete"}
+
+
+@pytest.mark.parametrize("message", ["m9", "m3", ""])
+def test_an_unknown_message_is_refused_because_gemini_would_empty_the_chat(message: str) -> None:
     with pytest.raises(BadRef):
-        gemini_rewind(CHAT, **where)  # type: ignore[arg-type]
+        gemini_rewind(gemini_chat(CHAT), message)
+
+
+def test_a_chat_that_was_emptied_has_no_message() -> None:
+    with pytest.raises(BadRef):
+        gemini_rewind(gemini_chat(CHAT + b'{"$rewindTo": "m9"}\n'), "m1")
 
 
 def test_opencode_is_forked_not_reverted() -> None:

@@ -149,6 +149,97 @@ def test_CT20_files_moved_and_conversation_not_is_said_and_can_be_finished(
     assert len(list(Path(claude.transcript).parent.iterdir())) == 2
 
 
+class Typing(Talking):
+    """A Claude that writes its transcript as it goes."""
+
+    last: str | None = None
+    count = 0
+
+    def line(self, kind: str, content: object, **more: object) -> None:
+        self.count += 1
+        uuid = f"{self.count:08d}-0000-4000-8000-000000000000"
+        message = {"role": kind, "content": content} | ({"id": f"msg_{self.count}"} if kind == "assistant" else {})
+        with open(self.transcript, "a") as file:
+            line = {"type": kind, "uuid": uuid, "parentUuid": self.last, "sessionId": self.session, "message": message}
+            file.write(json.dumps({**line, "isSidechain": False, **more}) + "\n")
+        self.last = uuid
+
+    def call(self, name: str, **more: object) -> None:
+        """In the main conversation, or as a sub-agent, whose calls are not part of it."""
+        tool = {"tool_name": "Bash", "tool_input": {"command": name}, "tool_use_id": name, **more}
+        if not more:
+            self.line("assistant", [{"type": "tool_use", "id": name, "name": "Bash", "input": {}}])
+        self.send("PreToolUse", **tool)
+        (self.project / name).write_text(name)
+        self.send("PostToolUse", tool_response={}, **tool)
+        if not more:
+            self.line("user", [{"type": "tool_result", "tool_use_id": name, "content": "ok"}])
+
+    def says(self, prompt: str) -> None:
+        self.line("user", prompt)
+        self.send("UserPromptSubmit", prompt=prompt)
+
+
+@pytest.fixture
+def typing(project: Path, tmp_path: Path) -> Typing:
+    (tmp_path / "claude").mkdir()
+    return Typing("claude-code", project, str(tmp_path / "claude" / f"{SESSION}.jsonl"))
+
+
+def test_a_turn_without_a_name_is_found_among_others_with_the_same_words(
+    typing: Typing, project: Path, cli: Cli
+) -> None:
+    """Before 2.1.196 Claude did not name its turns."""
+    for number, prompt in enumerate(("start", "continue", "continue", "continue"), 1):
+        typing.says(prompt)
+        typing.call(f"t{number}")
+    for turn in (3, 2):
+        answer = cli("rollback", f"turn:{turn}", "--conversation", "--yes", "--json").json
+        kept = prompts(Path(answer["conversations"][0]["path"]).read_bytes())
+        assert kept == ["start", "continue"][: turn - 1]
+        assert (project / f"t{turn - 1}").exists()
+        assert not (project / f"t{turn}").exists()
+
+
+def test_a_prompt_that_claude_took_back_itself_is_not_mistaken_for_another(typing: Typing, cli: Cli) -> None:
+    typing.says("start")
+    root = typing.last
+    typing.call("t1")
+    typing.says("go on")
+    typing.call("t2")
+    typing.last = root  # /rewind
+    typing.says("go on")
+    typing.call("t3")
+    done = cli("rollback", "turn:2", "--conversation", check=False)
+    assert done.code != 0
+    assert "already" in done.err
+    answer = cli("rollback", "turn:3", "--conversation", "--yes", "--json").json
+    assert prompts(Path(answer["conversations"][0]["path"]).read_bytes()) == ["start"]
+
+
+def test_a_conversation_is_not_cut_at_its_turn_for_a_call_of_a_sub_agent(
+    typing: Typing, project: Path, cli: Cli
+) -> None:
+    typing.says("hello")
+    typing.says("do it")
+    typing.call("t1")
+    task = {"tool_name": "Task", "tool_input": {"prompt": "x"}, "tool_use_id": "task"}
+    typing.line("assistant", [{"type": "tool_use", "id": "task", "name": "Task", "input": {}}])
+    typing.send("PreToolUse", **task)
+    typing.call("inner", agent_id="a1")
+    typing.send("PostToolUse", tool_response={}, **task)
+    typing.line("user", [{"type": "tool_result", "tool_use_id": "task", "content": "ok"}])
+    whole = tree(project)
+    done = cli("rollback", "call:inner", "--conversation", check=False)
+    assert done.code != 0
+    assert "reprieve rollback call:task --conversation" in done.err
+    assert tree(project) == whole
+    answer = cli("rollback", "call:task", "--conversation", "--yes", "--json").json
+    assert prompts(Path(answer["conversations"][0]["path"]).read_bytes()) == ["hello", "do it"]
+    assert (project / "t1").exists()
+    assert not (project / "inner").exists()
+
+
 def test_E1_codex_goes_back_by_whole_turns(project: Path, tmp_path: Path, cli: Cli) -> None:
     live = tmp_path / "sessions" / f"rollout-2026-11-15T10-00-00-{SESSION}.jsonl"
     live.parent.mkdir()
@@ -193,6 +284,93 @@ def test_E1_gemini_gets_a_rewind_record_while_it_is_not_running(project: Path, t
     assert chat.read_bytes() == before
     assert "gemini --resume" in cli("rollback", "turn:2", "--conversation").out
     assert chat.read_bytes() == before + b'{"$rewindTo": "m3"}\n'
+
+
+class Chatting:
+    """Gemini, with its log of a chat; each turn's call writes its number to a file."""
+
+    def __init__(self, project: Path, chat: Path) -> None:
+        self.project, self.chat, self.count = project, chat, 0
+        chat.touch()
+
+    def send(self, event: str, **fields: object) -> None:
+        payload = {
+            "session_id": SESSION, "cwd": str(self.project), "hook_event_name": event,
+            "transcript_path": str(self.chat), "timestamp": "2026-11-15T10:00:00Z", **fields,
+        }  # fmt: skip
+        reply(["gemini", event], json.dumps(payload).encode(), os.environ)
+
+    def turn(self, text: str, *, is_seen: bool = True, writes: bool = False) -> None:
+        self.count += 1
+        self.say(f"u{self.count}", "user", text)
+        if is_seen:
+            self.send("BeforeAgent", prompt=text)
+        if writes:
+            call = {"tool_name": "run_shell_command", "tool_input": {"command": f"echo {self.count} > n"}}
+            self.send("BeforeTool", **call)
+            (self.project / "n").write_text(str(self.count))
+            self.send("AfterTool", tool_response={}, **call)
+        self.say(f"a{self.count}", "gemini", "ok")
+
+    def say(self, id: str, kind: str, text: str) -> None:
+        with self.chat.open("a") as file:
+            file.write(json.dumps({"id": id, "type": kind, "content": text}) + "\n")
+
+    def last(self) -> Any:
+        return json.loads(self.chat.read_text().splitlines()[-1])
+
+
+@pytest.fixture
+def gemini(project: Path, tmp_path: Path) -> Chatting:
+    return Chatting(project, tmp_path / "session.jsonl")
+
+
+def test_geminis_chat_may_be_older_than_the_hook(gemini: Chatting, cli: Cli) -> None:
+    gemini.turn("explain", is_seen=False)
+    gemini.turn("plan", is_seen=False)
+    gemini.turn("edit", writes=True)
+    cli("rollback", "turn:1", "--conversation")
+    assert gemini.last() == {"$rewindTo": "u3"}
+
+
+def test_geminis_chat_may_have_been_rewound_before(gemini: Chatting, cli: Cli) -> None:
+    for text in ("one", "two", "three"):
+        gemini.turn(text, writes=True)
+    cli("rollback", "turn:2", "--conversation")
+    assert gemini.last() == {"$rewindTo": "u2"}
+    for text in ("four", "five", "two"):
+        gemini.turn(text, writes=True)
+    assert cli("rollback", "turn:3", "--conversation", check=False).code != 0  # it is no longer in the chat
+    cli("rollback", "turn:6", "--conversation")
+    assert gemini.last() == {"$rewindTo": "u6"}
+    cli("rollback", "turn:4", "--conversation")
+    assert gemini.last() == {"$rewindTo": "u4"}
+
+
+def test_the_same_words_again_do_not_shift_where_geminis_chat_is_cut(gemini: Chatting, cli: Cli) -> None:
+    for text in ("continue", "continue", "edit", "continue"):
+        gemini.turn(text, writes=text == "edit")
+    edit = cli("show", "edit", "--json").json["entry"]["id"]
+    cli("rollback", edit, "--conversation-only")
+    assert gemini.last() == {"$rewindTo": "u3"}
+
+
+def test_where_nobody_can_tell_which_prompt_it_was_nothing_is_cut(gemini: Chatting, project: Path, cli: Cli) -> None:
+    gemini.turn("continue", is_seen=False)
+    gemini.turn("continue", writes=True)
+    before, whole = gemini.chat.read_bytes(), tree(project)
+    done = cli("rollback", "turn:1", "--conversation", check=False)
+    assert done.code != 0
+    assert "nobody can tell" in done.err
+    assert "--files" in done.err
+    assert (gemini.chat.read_bytes(), tree(project)) == (before, whole)
+
+
+def test_a_chat_that_goes_back_further_than_the_files_is_said(gemini: Chatting, cli: Cli) -> None:
+    gemini.turn("edit", writes=True)
+    (call,) = (e["id"] for e in cli("log", "--json").json["entries"] if e["label"].startswith("before "))
+    answer = cli("rollback", call, "--conversation", "--dry-run")
+    assert "further than the files" in answer.out
 
 
 @pytest.fixture

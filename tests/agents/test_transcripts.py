@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprieve.agents import claude_transcript, codex_transcript
-from reprieve.agents.transcript import Message, Transcript, cut_after, cut_before, find, legal_cuts
+from reprieve.agents.transcript import Message, Transcript, cut_after, cut_before, find, find_said, legal_cuts
 from reprieve.errors import BadRef, Misconfigured
 
 FOLDER = Path(__file__).with_name("transcripts")
@@ -220,3 +220,25 @@ def test_a_cut_never_keeps_a_call_whose_result_comes_later(messages: list[Messag
         assert not waiting
         if 0 < keep < len(messages):
             assert messages[keep - 1].group is None or messages[keep - 1].group != messages[keep].group
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12))
+def test_a_prompt_is_found_by_its_words_or_not_at_all_but_never_in_a_wrong_place(talk: list[tuple[str, bool]]) -> None:
+    """Of what was said we saw some, in its order."""
+    there = [words for words, _ in talk]
+    seen = [index for index, (_, is_seen) in enumerate(talk) if is_seen]
+    for nth, index in enumerate(seen):
+        try:
+            found = find_said(there, [there[i] for i in seen], nth)
+        except BadRef:
+            assert len(seen) < len(there)
+        else:
+            assert found == index
+
+
+def test_prompts_with_the_same_words_are_told_apart_by_what_is_around_them() -> None:
+    there = ["continue", "plan", "continue", "edit", "continue"]
+    assert find_said(there, there[1:], 1) == 2
+    assert find_said(there, ["edit", "continue"], 1) == 4
+    with pytest.raises(BadRef):
+        find_said(there, ["continue", "edit"], 0)

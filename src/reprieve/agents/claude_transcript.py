@@ -31,6 +31,13 @@ def parse(data: bytes) -> Transcript:
     )
 
 
+def prompts(transcript: Transcript) -> tuple[Message, ...]:
+    """Everything that a person ever said in the session, also on branches that were left by /rewind."""
+    own = ((n, line) for n, line in enumerate(transcript.lines) if line and line.get("uuid"))
+    found = (_message(n, line) for n, line in own if line.get("type") in _KINDS and not line.get("isSidechain"))
+    return tuple(message for message in found if message.is_prompt)
+
+
 def _at(lines: tuple[dict[str, object] | None, ...], n: int) -> dict[str, object]:
     return lines[n] or {}
 

@@ -51,30 +51,42 @@ def opencode_request(session: str, message: str) -> Request:
     return Request(method="POST", path=f"/session/{session}/fork", body={"messageID": message})
 
 
-def gemini_rewind(data: bytes, *, message: str | None = None, prompt: int | None = None) -> bytes:
-    """The line to append to a chat's log so that this message, or the n-th prompt (from 1), and all after it are gone.
+class Chat(Value):
+    """Gemini's log of one chat: every prompt that was ever in it (id → text, in order), and the ids still there."""
 
-    Gemini empties the whole chat if the id is not in it; so the id is looked up first. Only for a chat that no running
-    Gemini has open: it would not see the line, and write on.
-    """
-    prompts: list[str] = []
-    known: list[str] = []
+    prompts: dict[str, str]
+    known: frozenset[str]
+
+
+def gemini_chat(data: bytes) -> Chat:
+    """Read a log. What was rewound stays in it, before the line that says so."""
+    prompts: dict[str, str] = {}
+    known: dict[str, None] = {}
     for line in read_lines(data):
         if not line:
             continue
         target = line.get("$rewindTo")
-        if isinstance(target, str) and target in known:
-            known = known[: known.index(target)]
-            prompts = [p for p in prompts if p in known]
+        if isinstance(target, str):
+            names = list(known)
+            # An id that is not there empties the whole chat.
+            known = dict.fromkeys(names[: names.index(target)] if target in known else ())
         name = line.get("id")
-        if isinstance(name, str) and name not in known:
-            known.append(name)
-            if line.get("type") == "user" and not text_of(line.get("content")).startswith("/"):
-                prompts.append(name)
-    if message is None and prompt is not None and 1 <= prompt <= len(prompts):
-        message = prompts[prompt - 1]
-    if message is None or message not in known:
+        if isinstance(name, str):
+            known.setdefault(name)
+            if line.get("type") == "user":
+                prompts.setdefault(name, text_of(line.get("content")))
+    return Chat(prompts, frozenset(known))
+
+
+def gemini_rewind(chat: Chat, message: str) -> bytes:
+    """The line to append to a chat's log so that this message and all after it are gone.
+
+    Gemini empties the whole chat if the id is not in it; so the id is looked up first. Only for a chat that no running
+    Gemini has open: it would not see the line, and write on.
+    """
+    if message not in chat.known:
         raise BadRef(
-            "the chat has no such message", hints=["roll back the files alone: --files, then /rewind in Gemini CLI"]
+            "the chat has no such message, or it was taken back already",
+            hints=["roll back the files alone: --files, then /rewind in Gemini CLI"],
         )
     return json.dumps({"$rewindTo": message}).encode() + b"\n"

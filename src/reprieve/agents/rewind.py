@@ -10,11 +10,13 @@ import json
 import os
 import time
 import uuid
+from collections.abc import Sequence
 
 from reprieve.agents import claude_transcript, codex_transcript
-from reprieve.agents.conversation import gemini_rewind, need_support, opencode_request
-from reprieve.agents.transcript import Fork, Transcript, cut_before, find
+from reprieve.agents.conversation import gemini_chat, gemini_rewind, need_support, opencode_request
+from reprieve.agents.transcript import Fork, Message, Transcript, cut_before, find, find_said
 from reprieve.errors import BadRef, Misconfigured, Refused
+from reprieve.model.talk import CALL
 from reprieve.model.value import Value
 from reprieve.policy.redact import shorten
 
@@ -39,6 +41,7 @@ class Rewind(Value):
     url: str = ""  # to POST `data` to; the answer's id completes the command
     kept: int = -1  # messages, -1: not known
     dropped: int = -1
+    is_whole_turn: bool = False  # goes back further than the files: to before the prompt, not to the call
 
     def do(self) -> Rewind:
         """Carry it out; the same with the command complete. Raises Misconfigured."""
@@ -59,6 +62,11 @@ class Rewind(Value):
 def prepare(cut: Cut) -> Rewind:
     """What takes this session back. Raises Refused where its agent offers no way, Misconfigured, BadRef."""
     need_support(cut.agent)
+    # Claude alone can be cut at a call.
+    return _prepare(cut).replace(is_whole_turn=cut.talk.at == CALL and cut.agent != "claude-code")
+
+
+def _prepare(cut: Cut) -> Rewind:
     if cut.agent == "opencode":
         return _opencode(cut)
     data = _read(cut)
@@ -80,32 +88,41 @@ def prepare(cut: Cut) -> Rewind:
 
 def _claude(cut: Cut, data: bytes) -> Fork:
     transcript = claude_transcript.parse(data)
-    keep = cut_before(transcript, _place(cut, transcript))
+    keep = cut_before(transcript, _claude_place(cut, transcript))
     return claude_transcript.fork(transcript, keep, title=f"before: {cut.label}", now=_now(), new_id=_new_id)
+
+
+def _claude_place(cut: Cut, transcript: Transcript) -> int:
+    """The first message that has to go. A call's own, or none: cut at the turn, the chat would not fit the files."""
+    if cut.talk.at != CALL:
+        return _turn_place(cut, transcript, claude_transcript.prompts(transcript))
+    if not cut.is_inside and cut.talk.call:
+        return find(transcript, call=cut.talk.call)
+    where = cut.outer if cut.outer.startswith("call:") else f"turn:{cut.talk.turn}"
+    reason = "inside of a sub-agent's work" if cut.is_inside else "in the middle of a turn whose calls have no names"
+    raise BadRef(
+        f"the conversation can't be cut {reason}",
+        hints=[f"go back to where that began: reprieve rollback {where} --conversation", _HINT],
+    )
 
 
 def _codex(cut: Cut, data: bytes) -> Fork:
     transcript = codex_transcript.parse(data)
-    keep = codex_transcript.turn_cut(transcript, _place(cut, transcript))
+    prompts = [message for message in transcript.messages if message.is_prompt]
+    keep = codex_transcript.turn_cut(transcript, _turn_place(cut, transcript, prompts))
     return codex_transcript.fork(transcript, keep, now=_now(), new_id=_new_id)
 
 
-def _place(cut: Cut, transcript: Transcript) -> int:
-    """The first message that has to go: the call's, or the turn's by its name, or the prompt by its words."""
+def _turn_place(cut: Cut, transcript: Transcript, prompts: Sequence[Message]) -> int:
+    """The first message of the turn: by its name, or by the words of its prompt among all that there ever were."""
     turn = cut.talk.turn_id or (cut.prompt.turn_id if cut.prompt is not None else "")
-    for where in ({"call": cut.talk.call}, {"turn": turn}):
-        if not any(where.values()):
-            continue
-        try:
-            return find(transcript, **where)
-        except BadRef as missing:
-            problem = missing
-    said = cut.prompt_label or cut.label
-    for index in reversed(range(len(transcript.messages))):
-        message = transcript.messages[index]
-        if message.is_prompt and said and _title(message.text) == said:
+    if turn and any(message.turn == turn for message in transcript.messages):
+        return find(transcript, turn=turn)
+    line = prompts[find_said([_title(each.text) for each in prompts], cut.said, cut.nth)].line
+    for index, message in enumerate(transcript.messages):
+        if message.line == line:
             return index
-    raise problem if cut.talk.call or turn else BadRef("the conversation has no such prompt", hints=[_HINT])
+    raise BadRef("the conversation went back behind that prompt already", hints=[_HINT])
 
 
 def _title(text: str) -> str:
@@ -116,9 +133,19 @@ def _title(text: str) -> str:
 
 def _gemini(cut: Cut, data: bytes) -> Rewind:
     _refuse_while_open(cut.transcript)
-    line = gemini_rewind(data, message=cut.talk.message or None, prompt=cut.talk.turn)
+    chat = gemini_chat(data)
+    message = cut.talk.message
+    if not message:
+        # Never by number: a chat may be older than the hook, and may have been rewound since.
+        there = list(chat.prompts.values())
+        message = list(chat.prompts)[find_said([_title(each) for each in there], cut.said, cut.nth)]
     return Rewind(
-        cut.agent, cut.session, ("gemini", "--resume", cut.session), path=cut.transcript, data=line, is_append=True
+        cut.agent,
+        cut.session,
+        ("gemini", "--resume", cut.session),
+        path=cut.transcript,
+        data=gemini_rewind(chat, message),
+        is_append=True,
     )
 
 

@@ -103,6 +103,41 @@ def find(
     )
 
 
+def find_said(there: Sequence[str], said: Sequence[str], nth: int) -> int:
+    """Where the prompt `said[nth]` is among `there`, the words of all prompts that the conversation ever had.
+
+    We saw some of those, in their order: not what was said before there was a hook, and of two with the same words in
+    a row perhaps one. Words that are there as often as they were seen pair up one by one. Between two such pairs the
+    same holds once more; where it does not, nobody can tell which it was. Raises BadRef then.
+    """
+    pairs: dict[int, int] = {}
+    for words in set(said):
+        mine, theirs = _all(words, said), _all(words, there)
+        if len(mine) == len(theirs):
+            pairs.update(zip(mine, theirs, strict=True))
+    places = [pairs[index] for index in sorted(pairs)]
+    if 0 <= nth < len(said) and places == sorted(places):
+        low = max((index for index in pairs if index <= nth), default=-1)
+        high = min((index for index in pairs if index > nth), default=len(said))
+        if low == nth:
+            return pairs[nth]
+        mine = [i for i in _all(said[nth], said) if low < i < high]
+        theirs = [i for i in _all(said[nth], there) if pairs.get(low, -1) < i < pairs.get(high, len(there))]
+        if len(mine) == len(theirs):
+            return theirs[mine.index(nth)]
+    is_there = 0 <= nth < len(said) and said[nth] in there
+    raise BadRef(
+        "the conversation has several prompts with these words, and nobody can tell which of them began the turn"
+        if is_there
+        else "the conversation has no such prompt",
+        hints=["go back to another turn (reprieve log), or roll back the files alone: --files"],
+    )
+
+
+def _all(words: str, among: Sequence[str]) -> list[int]:
+    return [index for index, each in enumerate(among) if each == words]
+
+
 def cut_before(transcript: Transcript, index: int) -> int:
     """How many messages to keep so that the one at `index` is not among them: the last legal cut at or before it."""
     return max(count for count in legal_cuts(transcript.messages) if count <= index)

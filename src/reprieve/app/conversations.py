@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reprieve.model.talk import END, PROMPT, Talk, talk_of
 from reprieve.model.value import Value
+from reprieve.model.window import opens, standing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +19,11 @@ class Cut(Value):
     talk: Talk
     label: str  # the prompt's title, or the call's
     prompt: Talk | None = None
-    prompt_label: str = ""
+    said: tuple[str, ...] = ()  # the titles of all prompts of the session that were seen, in order
+    nth: int = -1  # which of these began the turn, -1: it was not seen
     transcript: str = ""
+    is_inside: bool = False  # the moment is a sub-agent's call
+    outer: str = ""  # and this the step that had the sub-agent work, if that is known
 
     @property
     def agent(self) -> str:
@@ -34,30 +38,35 @@ def cuts_since(timeline: Timeline, target: TimelineEntry) -> list[Cut]:
     """For each session that did something at or after `target`, its first moment since, in the order of the newest."""
     first: dict[str, tuple[Talk, TimelineEntry]] = {}
     transcripts: dict[str, str] = {}
-    prompts: dict[tuple[str, int], tuple[Talk, TimelineEntry]] = {}
+    prompts: dict[str, dict[int, tuple[Talk, TimelineEntry]]] = {}
     for entry in timeline.backwards():
         talk = talk_of(entry.data)
-        if talk is None:
-            if entry.seq <= target.seq and all((who, t.turn) in prompts for who, (t, _) in first.items()):
-                break
-            continue
-        if talk.transcript:
-            transcripts.setdefault(talk.who, talk.transcript)
-        if talk.at == PROMPT:
-            prompts[talk.who, talk.turn] = (talk, entry)
-        if entry.seq >= target.seq and talk.at != END:
-            first[talk.who] = (talk, entry)
+        if talk is not None:
+            if talk.transcript:
+                transcripts.setdefault(talk.who, talk.transcript)
+            if talk.at == PROMPT:
+                prompts.setdefault(talk.who, {})[talk.turn] = (talk, entry)
+            if entry.seq >= target.seq and talk.at != END:
+                first[talk.who] = (talk, entry)
+        if entry.seq <= target.seq and all(1 in prompts.get(who, ()) for who in first):
+            break
     found = []
     for who, (talk, entry) in first.items():
-        prompt = prompts.get((who, talk.turn))
-        found.append(
-            Cut(
-                who,
-                talk,
-                entry.label,
-                prompt=prompt[0] if prompt else None,
-                prompt_label=prompt[1].label if prompt else "",
-                transcript=transcripts.get(who, ""),
-            )
+        seen = prompts.get(who, {})
+        turns = sorted(seen)
+        cut = Cut(
+            who,
+            talk,
+            entry.label,
+            prompt=seen[talk.turn][0] if talk.turn in seen else None,
+            said=tuple(seen[turn][1].label for turn in turns),
+            nth=turns.index(talk.turn) if talk.turn in seen else -1,
+            transcript=transcripts.get(who, ""),
         )
+        windows = {window.id: window for window in standing(entry.data).open}
+        window = windows.get(opens(entry.data))
+        if window is not None and window.actor != who:
+            outer = windows.get(window.parent)
+            cut = cut.replace(is_inside=True, outer=outer.step if outer is not None else "")
+        found.append(cut)
     return found

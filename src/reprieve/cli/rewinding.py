@@ -55,7 +55,8 @@ def carry_out(rewinds: Sequence[Rewind], out: Terminal, *, dry_run: bool) -> Non
 
 def _what(rewind: Rewind) -> str:
     kept = f": {rewind.kept} messages stay, {rewind.dropped} go" if rewind.kept >= 0 else ""
-    return f"the conversation {humane.safe(rewind.agent)}:{humane.safe(rewind.session)} goes back{kept}"
+    to = " to before the prompt of that turn, further than the files" if rewind.is_whole_turn else ""
+    return f"the conversation {humane.safe(rewind.agent)}:{humane.safe(rewind.session)} goes back{to}{kept}"
 
 
 def _json(rewind: Rewind) -> dict[str, object]:
@@ -66,4 +67,5 @@ def _json(rewind: Rewind) -> dict[str, object]:
         "path": rewind.path,
         "kept": rewind.kept,
         "dropped": rewind.dropped,
+        "is_whole_turn": rewind.is_whole_turn,
     }
