@@ -13,7 +13,7 @@ import pytest
 from reprieve.agents import foreign, hookfile, jsonc, registry
 from reprieve.agents.foreign import Change
 from reprieve.agents.machine import Machine
-from reprieve.agents.protect import found_on, protect_plan, unprotect_plan
+from reprieve.agents.protect import found_on, left_behind, protect_plan, unprotect_plan
 from reprieve.errors import Conflict, Misconfigured, Usage
 
 from .recorded import NAMES
@@ -179,6 +179,52 @@ def test_our_handler_in_a_group_of_the_persons_goes_alone(machine: Machine, reco
     assert [group["matcher"] for group in groups] == ["Bash", "*"]
     remove("claude-code", machine, records)
     assert [h["command"] for h in json.loads(path.read_text())["hooks"]["PreToolUse"][0]["hooks"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize("line", ["notify-send done && reprieve hook {} {}", "mylog reprieve hook {} {}; my-linter"])
+@pytest.mark.parametrize("agent", JSON_FILES)
+def test_a_line_of_the_persons_that_calls_us_stays_theirs(
+    agent: str, line: str, machine: Machine, records: str
+) -> None:
+    path = path_of(agent, machine)
+    event = JSON_FILES[agent]
+    mine = line.format("copilot" if agent == "vscode" else agent, event)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"version": 1, "hooks": {event: [{"command": mine, "hooks": [{"command": mine}]}]}}))
+    before = path.read_bytes()
+    (change,) = install(agent, machine, records)
+    assert any(mine in note for note in change.notes)
+    entries = json.loads(path.read_text())["hooks"][event]
+    assert entries[0] == {"command": mine, "hooks": [{"command": mine}]}
+    assert len(entries) == 2
+    assert any(mine in note for note in left_behind([agent], machine, records=records))
+    remove(agent, machine, records)
+    assert path.read_bytes() == before
+    install(agent, machine, records)
+    remove(agent, machine, "/nonexistent")
+    assert path.read_bytes() == before
+
+
+def test_our_line_is_known_again_whichever_path_leads_to_us(machine: Machine) -> None:
+    for command in (("reprieve",), ("/opt/it's (new)/reprieve",), ("/usr/bin/python3", "-m", "reprieve")):
+        line = machine.replace(command=command).shell_command("hook", "cursor", "stop")
+        assert hookfile.calls_us(line, "cursor")
+        assert hookfile.calls_us(f"{line} || true", "cursor")
+        assert not hookfile.calls_us(line, "codex")
+        for mine in (
+            f"{line}; x",
+            f"x && {line}",
+            f"{line}|x",
+            f"A=1 {line}",
+            f"time {line}",
+            f"{line} || x",
+            "hook x",
+        ):
+            assert not hookfile.calls_us(mine)
+            assert hookfile.mentions_us(mine) is (mine != "hook x")
+    windows = machine.replace(platform="win32", command=("C:\\Program Files (x86)\\reprieve.exe",))
+    assert hookfile.calls_us("& " + windows.shell_command("hook", "copilot", "preToolUse") + "; exit 0", "copilot")
+    assert hookfile.calls_us("C:\\tools\\Reprieve.cmd hook copilot preToolUse", "copilot")
 
 
 BROKEN = {

@@ -192,6 +192,17 @@ def test_the_strongest_file_decides_whether_hooks_run(cli: Cli, settings: Path, 
     assert findings(cli)[0][0] == "ok"
 
 
+def test_doctor_calls_the_hook_that_is_in_a_toml_file(cli: Cli, user: Path) -> None:
+    config = user / ".codex" / "config.toml"
+    config.parent.mkdir()
+    config.write_text('[[hooks.Stop]]\n[[hooks.Stop.hooks]]\ntype = "command"\ncommand = "mine"\n')
+    cli("protect", "codex")
+    ((level, text),) = findings(cli, "codex")
+    assert (level, "answers" in text) == ("ok", True)
+    config.write_text(config.read_text().replace("/bin/reprieve hook", "/nowhere/reprieve hook"))
+    assert any(level == "bad" and "does not work" in text for level, text in findings(cli, "codex"))
+
+
 def test_doctor_says_that_codex_does_not_trust_us_yet(cli: Cli, user: Path) -> None:
     cli("protect", "codex")
     answer = cli("doctor", "--json", check=False).json

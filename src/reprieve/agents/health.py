@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from reprieve.agents import foreign, hookfile, jsonc, registry
 from reprieve.agents.machine import PROJECT, USER, Machine
 from reprieve.agents.protect import found_on, protect_plan
 from reprieve.agents.switches import switched_off
 from reprieve.app.doctor import Finding
-from reprieve.errors import Misconfigured
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +48,10 @@ def _diagnose(name: str, machine: Machine, seen: Mapping[str, str]) -> list[Find
         if broken:
             return [Finding("warn", name, broken[0].message, *broken[0].hints[:1])]
         # a choice, not a fault
-        return [Finding("ok", name, f"{agent.TITLE} is on this machine and not protected", f"reprieve protect {name}")]
+        wrappers = [line for change in plans for line in hookfile.wrappers(change.old)]
+        but = f", but for what a line of yours calls us for: {wrappers[0]}" if wrappers else ""
+        text = f"{agent.TITLE} is on this machine and not protected{but}"
+        return [Finding("ok", name, text, f"reprieve protect {name}")]
     found = []
     off = switched_off(name, machine, [change.path for change in ours])
     if off:
@@ -86,33 +88,29 @@ def _difference(change: Change) -> str:
 
 def _commands(text: str) -> list[str]:
     """The command lines in a configuration file that call us, as a shell would get them."""
-    try:
-        value: object = jsonc.parse(text).value()
-    except (Misconfigured, ValueError):
-        value = _plugin(text)
-    if value is None:
-        lines = [line.removeprefix("exec ") for line in text.splitlines()]
-        return [line for line in lines if hookfile.calls_us(line) and not line.lstrip().startswith(("#", "//"))]
-    return [command for command in _strings(value) if hookfile.calls_us(command) and not command.endswith("exit 0")]
+    import tomllib
+
+    lines = [line.removeprefix("exec ") for line in text.splitlines()]
+    readers: tuple[Callable[[str], object], ...] = (_json, tomllib.loads, _plugin)
+    for read in readers:
+        try:
+            lines = hookfile.strings(read(text))
+            break
+        except ValueError:
+            continue  # a file of another kind
+    return [line for line in lines if hookfile.calls_us(line) and not line.endswith("exit 0")]
 
 
-def _plugin(text: str) -> object:
-    """The command in opencode's plugin."""
+def _json(text: str) -> object:
+    return jsonc.parse(text).value()
+
+
+def _plugin(text: str) -> list[str]:
+    """The command in opencode's plugin. Raises ValueError if it is none."""
     import shlex
 
-    words = text.partition("const COMMAND = ")[2].partition("\n")[0]
-    try:
-        command = json.loads(words)
-    except ValueError:
-        return None
-    return [shlex.join([*map(str, command), "hook", "opencode", "before"])] if isinstance(command, list) else None
-
-
-def _strings(value: object) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for each in inner for text in _strings(each)]
+    command = json.loads(text.partition("const COMMAND = ")[2].partition("\n")[0])
+    return [shlex.join([*map(str, command), "hook", "opencode", "before"])]
 
 
 def probe(commands: list[str]) -> str:

@@ -8,24 +8,77 @@ result again: if it does not say exactly what was meant, nothing is written.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from reprieve.agents import jsonc
 from reprieve.errors import Misconfigured
 
 Entry = Mapping[str, object]
 
+_BEYOND = re.compile(r"[;&|<>()`\n]")  # what makes more of a line than one command
+_NAME = re.compile(r"[A-Za-z_.-]+")
 _COMMAND_KEYS = ("command", "bash", "powershell", "windows", "linux", "osx", "commandWindows", "exec")
 
 
 def calls_us(command: str, agent: str | None = None) -> bool:
-    """True if a command line is our hook (for that agent)."""
-    words = command.replace('"', " ").replace("'", " ").split()
-    for name, verb, *rest in (words[i : i + 3] for i in range(len(words) - 1)):
-        program = name.replace("\\", "/").rsplit("/", 1)[-1].lower()
-        if program.removesuffix(".exe").removesuffix(".cmd") == "reprieve" and verb == "hook":
-            return agent is None or rest[:1] == [agent]
-    return False
+    """True if a command line is our hook (for that agent) as we write it, whichever path leads to our program.
+
+    One that has more in it is the person's, who wraps us: `notify-send done && reprieve hook claude-code Stop`.
+    """
+    line = command.strip().removeprefix("& ").removesuffix(" || true").removesuffix("; exit 0")
+    if line[:1] not in ("'", '"') and _BEYOND.search(line):
+        return False
+    return any(_is_hook(words, agent) for words in (_words(line, is_posix=True), _words(line, is_posix=False)))
+
+
+def _words(line: str, *, is_posix: bool) -> list[str]:
+    import shlex
+
+    try:
+        words = shlex.split(line, posix=is_posix)
+    except ValueError:  # a quotation mark is open
+        return []
+    return words if is_posix else [word.strip('"') for word in words]
+
+
+def _is_hook(words: Sequence[str], agent: str | None) -> bool:
+    """PROGRAM hook AGENT [EVENT], where the program may be Python with our module."""
+    if words[1:3] == ["-m", "reprieve"]:
+        words = words[2:]
+    if not 3 <= len(words) <= 4 or words[1] != "hook" or not all(_NAME.fullmatch(word) for word in words[2:]):
+        return False
+    return _is_program(words[0]) and (agent is None or words[2] == agent)
+
+
+def _is_program(word: str) -> bool:
+    name = word.replace("\\", "/").rsplit("/", 1)[-1].lower()
+    return name.removesuffix(".exe").removesuffix(".cmd") == "reprieve"
+
+
+def mentions_us(text: str) -> bool:
+    """True if our hook is called somewhere in a text, be it by a line of somebody else's."""
+    words = _BEYOND.sub(" ", text.replace('"', " ").replace("'", " ")).split()
+    return any(_is_program(name) and verb == "hook" for name, verb in pairwise(words))
+
+
+def wrappers(text: str | None) -> list[str]:
+    """Command lines in a file of hooks that are not ours and call us among other things."""
+    try:
+        value = jsonc.parse(text or "", inside="hooks").value()
+    except jsonc.NotJson:
+        return []
+    hooks = value.get("hooks") if isinstance(value, dict) else None
+    return [line for line in dict.fromkeys(strings(hooks)) if mentions_us(line) and not calls_us(line)]
+
+
+def strings(value: object) -> list[str]:
+    """Every text in a value that is no key."""
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for each in inner for text in strings(each)]
 
 
 def is_ours(entry: object, agent: str) -> bool:
@@ -45,7 +98,7 @@ def _calls(handler: object, agent: str) -> bool:
     args = handler.get("args")
     if isinstance(args, list):
         commands = [" ".join([c, *(a for a in args if isinstance(a, str))]) for c in commands]
-    return any(calls_us(command, agent) for command in commands)
+    return bool(commands) and all(calls_us(command, agent) for command in commands)
 
 
 def merge(

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Sequence
 
 from reprieve.agents import foreign, hookfile, registry
@@ -60,7 +62,14 @@ def _install(agent: Agent, target: Target, scope: str, machine: Machine, notes: 
         had_ours = _has_ours(agent, target, now.text)
     except Misconfigured as problem:
         return base.replace(problem=problem, notes=notes)
-    return base.replace(real_path=now.real_path, old=now.text, new=new, had_ours=had_ours, notes=(*now.notes, *notes))
+    notes = (*now.notes, *_wrappers(target.path, now.text), *notes)
+    return base.replace(real_path=now.real_path, old=now.text, new=new, had_ours=had_ours, notes=notes)
+
+
+def _wrappers(path: str, text: str | None) -> list[str]:
+    return [
+        f"'{path}' has a line of yours that calls us; it was left alone: {line}" for line in hookfile.wrappers(text)
+    ]
 
 
 def _has_ours(agent: Agent, target: Target, text: str | None) -> bool:
@@ -115,9 +124,54 @@ def _remove(agent: Agent, target: Target, records: str) -> Change | None:
             is_before_known=record is not None,
         )
     except Misconfigured as problem:
-        return base.replace(problem=problem) if record or hookfile.calls_us(now.text) else None
+        return base.replace(problem=problem) if record or hookfile.mentions_us(now.text) else None
     if new == now.text:
         return None
     if record is not None and now.text == record.after and not _has_ours(agent, target, record.before):
         new = record.before
     return base.replace(real_path=now.real_path, old=now.text, new=new, notes=now.notes)
+
+
+def left_behind(names: Sequence[str], machine: Machine, *, records: str, scope: str | None = None) -> list[str]:
+    """What still calls us once `unprotect_plan` is carried out, in words, with what to do about it."""
+    left: list[str] = []
+    seen: set[str] = set()
+    for name in names or registry.NAMES:
+        agent = registry.load(name)
+        for each in (scope,) if scope else (USER, PROJECT):
+            for target in _all_targets(agent, machine, each) if each in agent.SCOPES else ():
+                if target.path not in seen:
+                    seen.add(target.path)
+                    left += _wrappers(target.path, _text(target.path))
+    for record in foreign.all_records(records):
+        if record.path in seen or record.agent not in (names or registry.NAMES) or scope not in (None, record.scope):
+            continue
+        found = _elsewhere(record, machine, records)
+        if found:
+            left.append(found)
+    return left
+
+
+def _elsewhere(record: foreign.Record, machine: Machine, records: str) -> str:
+    """That our entry is in another project than this one, "" if it is there no more."""
+    agent = registry.load(record.agent)
+    folder = os.path.dirname(record.path)
+    while record.scope == PROJECT and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+        for target in _all_targets(agent, machine.replace(project=folder), PROJECT):
+            if target.path == record.path:
+                if _remove(agent, target, records) is None:
+                    return ""
+                command = shlex.join(["reprieve", "-C", folder, "unprotect", record.agent, "--scope", PROJECT])
+                return f"our hook is still in '{record.path}'; take it out with: {command}"
+    text = _text(record.path)
+    if text is None or not hookfile.mentions_us(text):
+        return ""
+    return f"our hook is still in '{record.path}', where {agent.TITLE} does not look now; take it out by hand"
+
+
+def _text(path: str) -> str | None:
+    try:
+        return foreign.read(path).text
+    except Misconfigured:  # said where it is planned
+        return None

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from reprieve.agents.protect import unprotect_plan
-from reprieve.cli import foreign_files
+from reprieve.agents.protect import left_behind, unprotect_plan
+from reprieve.cli import foreign_files, humane
 from reprieve.cli.spec import Argument, Command, Option, Parsed
 from reprieve.cli.terminal import Terminal
 from reprieve.cli.this_machine import records, this_machine
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reprieve.agents.foreign import Change
 
 SPEC = Command(
     "unprotect",
@@ -17,7 +23,8 @@ SPEC = Command(
     ),
     details=(
         "A file that nobody changed since gets back exactly what it held before; from any other only our entries go. "
-        "The history stays; other projects that were protected with --scope project keep their hooks."
+        "The history stays; other projects that were protected with --scope project keep their hooks and are "
+        "named, and so is a line of yours that calls us."
     ),
     arguments=(Argument("AGENT", "Which agents; default: all", is_many=True, complete="agent"),),
     options=(
@@ -37,10 +44,19 @@ SPEC = Command(
 
 def run(args: Parsed, out: Terminal) -> int:
     names = foreign_files.names_of(args.many("AGENT"))
-    changes = unprotect_plan(names, this_machine(args.start), records=records(), scope=args.maybe("scope"))
-    out.answer(changes=foreign_files.changes_json(changes))
+    machine, scope = this_machine(args.start), args.maybe("scope")
+    changes = unprotect_plan(names, machine, records=records(), scope=scope)
+    left = left_behind(names, machine, records=records(), scope=scope)
+    out.answer(changes=foreign_files.changes_json(changes), left_to_do=left)
+    code = _carry_out(changes, args, out)
+    for note in left:
+        out.line(f"Left to you: {humane.safe(note)}")
+    return code
+
+
+def _carry_out(changes: Sequence[Change], args: Parsed, out: Terminal) -> int:
     if not changes:
-        out.line("There is no hook of ours in any agent's configuration")
+        out.line("There is no hook of ours in this project or in your own configuration of agents")
         return 0
     foreign_files.show(changes, out, nothing="no hook of ours")
     if args.flag("dry-run"):
