@@ -43,11 +43,11 @@ console.log(JSON.stringify(said))
 """
 
 
-def play(tmp_path: Path, command: str) -> dict[str, str | None]:
+def play(tmp_path: Path, command: str, *, tool: str = "bash") -> dict[str, str | None]:
     machine = Machine(home="/", project="/", platform="linux", variables={}, command=(command,))
     plugin = opencode.plan_install(None, target=Target(path="x"), machine=machine)
     (tmp_path / "reprieve.mjs").write_text(plugin)
-    (tmp_path / "host.mjs").write_text(HOST)
+    (tmp_path / "host.mjs").write_text(HOST.replace('"bash"', json.dumps(tool)))
     assert NODE is not None
     run = subprocess.run([NODE, "host.mjs"], cwd=tmp_path, capture_output=True, check=True, timeout=60)
     said: dict[str, str | None] = json.loads(run.stdout)
@@ -73,6 +73,35 @@ def test_a_refusal_stops_the_tool_with_the_reason(tmp_path: Path) -> None:
     assert play(tmp_path, str(hook.path)) == {"refused": "no way back from this", "output": None}
 
 
-def test_a_program_that_is_gone_does_not_block_the_agent(tmp_path: Path) -> None:
-    """Uninstalling us by hand must not leave an agent that can do nothing."""
-    assert play(tmp_path, "/nonexistent/reprieve") == {"refused": None, "output": "built"}
+GONE, BROKEN, KILLED = "/nonexistent/reprieve", "#!/bin/sh\necho oh\n", "#!/bin/sh\nkill -9 $$\n"
+
+
+@pytest.mark.parametrize("program", [GONE, BROKEN, KILLED, "#!/bin/sh\necho no disk >&2\nexit 3\n"])
+def test_a_command_that_does_not_work_stops_what_may_change_something(program: str, tmp_path: Path) -> None:
+    """The refusal says who it is and how to get rid of us, also for somebody who uninstalled us by hand."""
+    command = program
+    if program != GONE:
+        command = str(tmp_path / "reprieve")
+        Path(command).write_text(program)
+        Path(command).chmod(0o755)
+    refused = str(play(tmp_path, command)["refused"])
+    assert refused.startswith("Reprieve could not take a checkpoint")
+    assert "REPRIEVE_DISABLED=1" in refused
+    assert str(tmp_path / "reprieve.mjs") in refused
+    assert "no disk" in refused or "no disk" not in program
+
+
+def test_an_answer_counts_also_from_a_command_that_does_not_read_everything(tmp_path: Path) -> None:
+    command = tmp_path / "reprieve"
+    command.write_text("#!/bin/sh\nexec <&-\necho '{}'\n")
+    command.chmod(0o755)
+    assert play(tmp_path, str(command)) == {"refused": None, "output": "built"}
+
+
+def test_without_us_what_only_reads_goes_on(tmp_path: Path) -> None:
+    assert play(tmp_path, GONE, tool="read") == {"refused": None, "output": "built"}
+
+
+def test_switched_off_the_plugin_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRIEVE_DISABLED", "1")
+    assert play(tmp_path, GONE) == {"refused": None, "output": "built"}

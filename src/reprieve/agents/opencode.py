@@ -54,8 +54,20 @@ TOOLS = Tools(
 _PLUGIN = """\
 // Undo for AI agents: calls Reprieve before and after every tool. Remove with: reprieve unprotect opencode
 import { spawnSync } from "node:child_process"
+import { fileURLToPath } from "node:url"
 
 const COMMAND = %s
+const READS = new Set(%s)
+
+// No checkpoint could be taken. Said by us, since the command could not.
+function refuse(tool, why) {
+  if (READS.has(tool) || process.env.REPRIEVE_DISABLED === "1") return
+  throw new Error(
+    `Reprieve could not take a checkpoint before this step, so the step can not be undone: ${why}. ` +
+      "To switch Reprieve off: REPRIEVE_DISABLED=1, or for good: reprieve unprotect opencode, " +
+      `or delete ${fileURLToPath(import.meta.url)} and restart opencode`,
+  )
+}
 
 function call(event, data) {
   const run = spawnSync(COMMAND[0], [...COMMAND.slice(1), "hook", "opencode", event], {
@@ -63,7 +75,8 @@ function call(event, data) {
     encoding: "utf8",
     timeout: 60000,
   })
-  if (run.error || run.status !== 0) return { failed: String(run.error ?? (run.stderr || run.status)) }
+  // not run.error: a command that answers before it has read everything is one, too (EPIPE)
+  if (run.status !== 0) return { failed: run.stderr?.trim() || run.error?.message || run.signal || run.status }
   try {
     return JSON.parse(run.stdout || "{}")
   } catch (error) {
@@ -85,7 +98,7 @@ export const Reprieve = async ({ directory, worktree, serverUrl }) => {
     "tool.execute.before": async (input, output) => {
       const said = call("before", { ...where, ...input, args: output.args })
       hold(input.sessionID, said.note)
-      if (said.failed) console.error("reprieve: this step is not protected: " + said.failed)
+      if (said.failed) refuse(input.tool, said.failed)
       if (said.deny) throw new Error(said.reason)
     },
     "tool.execute.after": async (input, output) => {
@@ -173,7 +186,8 @@ def plan_install(text: str | None, *, target: Target, machine: Machine) -> str:
 
     from reprieve.agents.ownfile import replace_own
 
-    return replace_own(text, _PLUGIN % json.dumps(list(machine.command)), name=target.path)
+    values = (json.dumps(list(machine.command)), json.dumps(sorted(TOOLS.read_only)))
+    return replace_own(text, _PLUGIN % values, name=target.path)
 
 
 def plan_remove(text: str, *, target: Target, before: str | None, is_before_known: bool) -> str | None:
