@@ -31,8 +31,8 @@ event = agent.read(payload, sys.argv[3])
 with open({log!r}, "a") as log:
     log.write(json.dumps({{"argv": sys.argv[1:], "payload": payload, "problem": problem, "agent": agent.NAME,
         "kind": event.kind, "tool": event.tool, "command": event.command, "call_id": event.call_id,
-        "session": event.session, "turn": event.turn, "cwd": event.cwd, "transcript_path": event.transcript_path,
-        "prompt": event.prompt}}) + "\\n")
+        "session": event.session, "parent": event.parent, "turn": event.turn, "cwd": event.cwd,
+        "transcript_path": event.transcript_path, "prompt": event.prompt}}) + "\\n")
 answer = Answer(**json.load(open({answers!r})).get(event.kind, {{}}))
 out, err, code = agent.answer(event, answer)
 sys.stdout.buffer.write(out)

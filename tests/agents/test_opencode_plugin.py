@@ -43,11 +43,32 @@ console.log(JSON.stringify(said))
 """
 
 
-def play(tmp_path: Path, command: str, *, tool: str = "bash") -> dict[str, str | None]:
+# A call of `task`, which has a session of its own work, which has another one work.
+FAMILY = """
+import { Reprieve } from "./reprieve.mjs"
+const parents = { ses_child: "ses_1", ses_grandchild: "ses_child" }
+const get = async ({ path }) => {
+  if (path.id === "ses_lost") throw new Error("no such session")
+  return { data: { id: path.id, parentID: parents[path.id] } }
+}
+const hooks = await Reprieve({ directory: "/p", worktree: "/p", serverUrl: "", client: { session: { get } } })
+for (const sessionID of ["ses_1", "ses_grandchild", "ses_lost"]) {
+  await hooks["chat.message"]({ sessionID }, { message: { id: "msg_1" }, parts: [{ type: "text", text: "go" }] })
+  const call = { tool: "edit", sessionID, callID: "c" }
+  await hooks["tool.execute.before"](call, { args: {} })
+  await hooks["tool.execute.after"]({ ...call, args: {} }, { output: "" })
+  await hooks.event({ event: { type: "session.idle", properties: { sessionID } } })
+}
+await hooks.event({ event: { type: "session.deleted", properties: { info: { id: "ses_child" } } } })
+console.log("{}")
+"""
+
+
+def play(tmp_path: Path, command: str, *, tool: str = "bash", host: str = HOST) -> dict[str, str | None]:
     machine = Machine(home="/", project="/", platform="linux", variables={}, command=(command,))
     plugin = opencode.plan_install(None, target=Target(path="x"), machine=machine)
     (tmp_path / "reprieve.mjs").write_text(plugin)
-    (tmp_path / "host.mjs").write_text(HOST.replace('"bash"', json.dumps(tool)))
+    (tmp_path / "host.mjs").write_text(host.replace('"bash"', json.dumps(tool)))
     assert NODE is not None
     run = subprocess.run([NODE, "host.mjs"], cwd=tmp_path, capture_output=True, check=True, timeout=60)
     said: dict[str, str | None] = json.loads(run.stdout)
@@ -65,6 +86,17 @@ def test_the_plugin_reports_a_turn_and_passes_notes_on(tmp_path: Path) -> None:
     assert (calls[1]["tool"], calls[1]["command"], calls[1]["call_id"]) == ("bash", "make", "call_1")
     assert (calls[3]["command"], calls[3]["call_id"]) == ("false", "call_2")
     assert calls[1]["cwd"] == "/home/ada/project"
+
+
+def test_a_sub_agents_session_counts_as_part_of_the_one_that_a_person_talks_to(tmp_path: Path) -> None:
+    hook = StandIn(tmp_path / "bin")
+    play(tmp_path, str(hook.path), host=FAMILY)
+    assert [(c["kind"], c["session"], c["parent"]) for c in hook.calls()] == [
+        *((kind, "ses_1", None) for kind in ("prompt", "before", "after", "turn_end")),
+        *((kind, "ses_1", "ses_grandchild") for kind in ("before", "after", "subagent_end")),
+        *((kind, "ses_lost", None) for kind in ("prompt", "before", "after", "turn_end")),
+        ("subagent_end", "ses_1", "ses_child"),
+    ]
 
 
 def test_a_refusal_stops_the_tool_with_the_reason(tmp_path: Path) -> None:

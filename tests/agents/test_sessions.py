@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,33 @@ def test_calls_are_named_by_the_agents_own_ids_and_subagents_are_told_apart(
     cli("rollback", "--actor", f"{play.actor}/agent_7", f"session:{play.actor}", "--yes")
     assert (project / "src" / "util.py").read_text() == "ANSWER = 42\n"
     assert "bye" in (project / "src" / "main.py").read_text()
+
+
+def test_what_opencodes_sub_agent_did_is_taken_back_by_its_call_by_the_outer_one_and_by_the_turn(
+    project: Path, cli: Cli
+) -> None:
+    """Its session is another one than that which a person talks to."""
+
+    def send(event: str, **fields: object) -> None:
+        payload = {"directory": str(project), "worktree": str(project), "serverUrl": "", **fields}
+        cli("hook", "opencode", event, input=json.dumps(payload))
+
+    main = {"sessionID": "ses_main", "rootID": "ses_main"}
+    child = {"sessionID": "ses_child", "rootID": "ses_main"}
+    task = {**main, "callID": "c1", "tool": "task", "args": {"prompt": "edit it"}}
+    edit = {**child, "callID": "c2", "tool": "edit", "args": {"filePath": str(project / "made")}}
+    start = tree(project)
+    send("prompt", **main, messageID="m1", prompt="refactor")
+    send("before", **task)
+    send("before", **edit)
+    (project / "made").write_text("x")
+    send("after", **edit)
+    send("session.idle", **child)
+    send("after", **task)
+    send("session.idle", **main)
+    for step in ("call:c2", "call:c1", "turn"):
+        cli("undo", step, "--yes")
+        assert tree(project) == start
+        cli("redo")
+        assert (project / "made").exists()
+    assert any(e["actor"] == "opencode:ses_main/ses_child" for e in cli("log", "--json").json["entries"])

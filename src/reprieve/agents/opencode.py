@@ -16,6 +16,7 @@ from reprieve.model.hookevent import (
     PROMPT,
     SESSION_END,
     SESSION_START,
+    SUBAGENT_END,
     TURN_END,
     Answer,
     HookEvent,
@@ -84,25 +85,43 @@ function call(event, data) {
   }
 }
 
-export const Reprieve = async ({ directory, worktree, serverUrl }) => {
+export const Reprieve = async ({ client, directory, worktree, serverUrl }) => {
   const where = { directory, worktree, serverUrl: String(serverUrl ?? "") }
+  const parents = new Map()
+  // A sub-agent works in a session of its own; it counts as part of the one that a person talks to.
+  const rootOf = async (session) => {
+    for (let depth = 0; session && depth < 20; depth++) {
+      if (!parents.has(session)) {
+        // one that can't be looked up stays on its own, from its first event to its last
+        try {
+          parents.set(session, (await client.session.get({ path: { id: session } })).data?.parentID)
+        } catch {
+          parents.set(session, undefined)
+        }
+      }
+      if (!parents.get(session)) break
+      session = parents.get(session)
+    }
+    return session
+  }
   const pending = new Map()
   const hold = (session, note) => note && pending.set(session, note)
   return {
     "chat.message": async (input, output) => {
+      if ((await rootOf(input.sessionID)) !== input.sessionID) return // nobody said this but another agent
       const parts = (output?.parts ?? []).filter((p) => p.type === "text" && !p.synthetic)
       const prompt = parts.map((p) => p.text).join("\\n")
       const said = call("prompt", { ...where, sessionID: input.sessionID, messageID: output?.message?.id, prompt })
       hold(input.sessionID, said.note)
     },
     "tool.execute.before": async (input, output) => {
-      const said = call("before", { ...where, ...input, args: output.args })
+      const said = call("before", { ...where, ...input, rootID: await rootOf(input.sessionID), args: output.args })
       hold(input.sessionID, said.note)
       if (said.failed) refuse(input.tool, said.failed)
       if (said.deny) throw new Error(said.reason)
     },
     "tool.execute.after": async (input, output) => {
-      const said = call("after", { ...where, ...input, args: input.args })
+      const said = call("after", { ...where, ...input, rootID: await rootOf(input.sessionID), args: input.args })
       hold(input.sessionID, said.note)
       const note = pending.get(input.sessionID)
       if (note && typeof output?.output === "string") {
@@ -115,10 +134,12 @@ export const Reprieve = async ({ directory, worktree, serverUrl }) => {
       const part = event.type === "message.part.updated" ? event.properties?.part : undefined
       if (part?.type === "tool" && part.state?.status === "error") {
         const { sessionID, callID, tool, state } = part
-        call("failed", { ...where, sessionID, callID, tool, args: state.input, error: String(state.error ?? "") })
+        const [rootID, error] = [await rootOf(sessionID), String(state.error ?? "")]
+        call("failed", { ...where, sessionID, rootID, callID, tool, args: state.input, error })
       }
       if (event.type === "session.idle" || event.type === "session.error" || event.type === "session.deleted") {
-        call(event.type, { ...where, ...event })
+        const sessionID = event.properties?.sessionID ?? event.properties?.info?.id
+        call(event.type, { ...where, ...event, rootID: await rootOf(sessionID) })
       }
     },
   }
@@ -133,6 +154,10 @@ def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
     properties = inner(payload, "properties")
     kind = KINDS.get(raw_event, OTHER)
     info = inner(properties, "info")
+    session = text(payload, "sessionID") or text(properties, "sessionID") or text(info, "id")
+    root = text(payload, "rootID") or session
+    if root != session and kind in (TURN_END, SESSION_END):
+        kind = SUBAGENT_END
     found = call(
         NAME,
         kind,
@@ -140,12 +165,12 @@ def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
         tools=TOOLS,
         tool=text(payload, "tool"),
         arguments=inner(payload, "args"),
-        session=text(payload, "sessionID") or text(properties, "sessionID") or text(info, "id"),
+        session=root,
         cwd=text(payload, "directory", "worktree"),
         raw_event=raw_event,
         call_id=text(payload, "callID"),
         message_id=text(payload, "messageID"),
-        parent=text(info, "parentID"),
+        parent=session if root != session else None,
         error=text(payload, "error") if kind == FAILED else None,
     )
     # Its conversation is to be had from its server. It counts turns by the user's message.
