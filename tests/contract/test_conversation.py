@@ -161,6 +161,20 @@ with reprieve.open(sys.argv[1]) as ws, reprieve.Conversation(ws, "chat") as chat
 """
 
 
+def test_a_call_that_outlives_its_turn_does_not_set_the_count_back(
+    ws: reprieve.Workspace, chat: reprieve.Conversation, project: Path
+) -> None:
+    long = ws.guard(name="long", session="chat")
+    with chat.turn("begin"):
+        long.__enter__()
+    with chat.turn("go on"):
+        pass
+    long.__exit__(None, None, None)
+    with chat.turn("and on"):
+        pass
+    assert chat.turn_number == 3
+
+
 def test_CT17_an_effect_that_a_crash_left_unknown_is_not_done_twice(project: Path) -> None:
     """The intent is there before the effect; who goes on is told, and the effect is named as unknown."""
     script = project.parent / "pay.py"

@@ -292,7 +292,8 @@ def seal(ws: Workspace, step: Step, *, more: str = "", call: str = "", fields: s
     window, opened = step.window, step.before.entry
     with ws.store.lock(ws.id):
         last = look_back(ws.timeline, window.actor)
-        talk = Talk(window.actor, moments.END, turn=window.turn, told=last.told(is_telling=False), call=call)
+        turn = last.turn_at_end(window)
+        talk = Talk(window.actor, moments.END, turn=turn, told=last.told(is_telling=False), call=call)
         step.after = ws.close_window(
             window,
             label=opened.label.removeprefix("before ") + more,

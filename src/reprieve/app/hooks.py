@@ -355,12 +355,13 @@ class _Hook:
             label += " (its end was not reported)"
         began = moments.talk_of(opened.data) if opened is not None else None
         last = self.recent.talk
+        turn = self.recent.turn_at_end(window)
         talk = Talk(
             self.who,
             moments.END,
-            turn=window.turn,
+            turn=turn,
             told=self.recent.told(is_telling=self.can_note),
-            turn_id=last.turn_id if last is not None and last.turn == window.turn else "",
+            turn_id=last.turn_id if last is not None and last.turn == turn else "",
             call=began.call if began is not None else "",
             key=window.key,
             is_guess=is_guess,

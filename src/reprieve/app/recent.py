@@ -12,6 +12,7 @@ from reprieve.model.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from reprieve.files.capture import Capture
+    from reprieve.model.window import Window
     from reprieve.store.protocols import Timeline
 
 _FAR = 5000  # entries to look back for a session; one that was silent for longer counts its turns anew
@@ -28,6 +29,13 @@ class Recent(Value):
     @property
     def talk(self) -> Talk | None:
         return self.talks[0][1] if self.talks else None
+
+    def turn_at_end(self, window: Window) -> int:
+        """The turn that the session is in when a window closes: it may be over while a call of it still goes on.
+
+        Whose turn the call was the window says; the next turn is counted from here.
+        """
+        return max(window.turn, self.talk.turn) if self.talk is not None else window.turn
 
     def told(self, *, is_telling: bool) -> int:
         """Up to where the session knows, after an entry that tells it, or does not."""

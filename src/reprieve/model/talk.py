@@ -20,7 +20,7 @@ class Talk(Value):
 
     who: str  # the session's actor, without sub-agent
     at: str  # PROMPT, CALL (just before it) or END (of a call)
-    turn: int = 0  # counted from 1
+    turn: int = 0  # that the session is in, counted from 1
     told: int = 0  # the agent knows of every rollback up to this entry
     turn_id: str = ""  # as the agent names the turn
     message: str = ""  # as the agent names the message

@@ -1,0 +1,69 @@
+"""Which turn a call belongs to, and when it is over: work in the background, sub-agents, several workspaces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support import Cli
+from support.claude import Claude, entries
+
+
+@pytest.fixture
+def claude(project: Path) -> Claude:
+    return Claude(project)
+
+
+def write(claude: Claude, call: str, path: Path) -> None:
+    """A call that writes its name into a file."""
+    claude.before(call)
+    path.write_text(call)
+    claude.after(call)
+
+
+def test_turns_are_counted_on_whatever_ends_late(claude: Claude, project: Path, cli: Cli) -> None:
+    """A server of the first turn ends with the second one: the third prompt still begins turn 3, and so on."""
+    claude.prompt("start a server", prompt_id="p1")
+    claude.before("c1", "server", run_in_background=True)
+    claude.after("c1", "server", run_in_background=True)
+    claude.send("Stop", background_tasks=[{"id": "b1"}])
+    claude.prompt("is it up?", prompt_id="p2")
+    claude.send("Stop", background_tasks=[])
+    for number in (3, 4):
+        claude.prompt(f"make {number}", prompt_id=f"p{number}")
+        write(claude, f"c{number}", project / str(number))
+        claude.send("Stop", background_tasks=[])
+    for number in (2, 3, 4):
+        target = cli("rollback", f"turn:{number}", "--dry-run", "--json").json["plan"]["target"]
+        prompt = next(e.label for e in entries(project) if e.id == target)
+        assert prompt == ("is it up?" if number == 2 else f"make {number}")
+    cli("undo", "turn:3")
+    assert [(project / name).exists() for name in "34"] == [False, True]
+    cli("redo")
+    cli("undo", "turn")
+    assert [(project / name).exists() for name in "34"] == [True, False]
+
+
+def test_a_call_that_ends_in_a_later_turn_stays_its_own_turns(claude: Claude, project: Path, cli: Cli) -> None:
+    """A sub-agent in the background was at work when the second prompt came: what it made is the first turn's."""
+    task = {"tool_name": "Task", "tool_input": {"prompt": "x", "run_in_background": True}, "tool_use_id": "c1"}
+    inner = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "u1", "agent_id": "a1"}
+    claude.prompt("look around", prompt_id="p1")
+    claude.send("PreToolUse", prompt_id="p1", **task)
+    claude.send("PostToolUse", prompt_id="p1", tool_response={}, **task)
+    claude.send("PreToolUse", prompt_id="p1", **inner)
+    claude.send("Stop", background_tasks=[{"id": "b1"}])
+    claude.prompt("make b", prompt_id="p2")
+    (project / "a").write_text("a")
+    claude.send("PostToolUse", prompt_id="p2", tool_response={}, **inner)
+    claude.send("SubagentStop", agent_id="a1", background_tasks=[])
+    claude.send("Stop", background_tasks=[])
+    claude.prompt("make c", prompt_id="p3")
+    write(claude, "c3", project / "c")
+    claude.send("Stop", background_tasks=[])
+    assert "Undid turn 3" in cli("undo", "turn").out
+    assert [(project / name).exists() for name in "ac"] == [True, False]
+    cli("redo")
+    cli("undo", "turn:1")
+    assert [(project / name).exists() for name in "ac"] == [False, True]
