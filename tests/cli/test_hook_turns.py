@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support import Cli
-from support.claude import Claude, entries
+from support.claude import Claude, entries, open_steps
 
 
 @pytest.fixture
@@ -67,3 +67,66 @@ def test_a_call_that_ends_in_a_later_turn_stays_its_own_turns(claude: Claude, pr
     cli("redo")
     cli("undo", "turn:1")
     assert [(project / name).exists() for name in "ac"] == [False, True]
+
+
+@pytest.fixture
+def other(claude: Claude, tmp_path: Path, cli: Cli) -> Path:
+    """A second workspace, besides the project that the agent was started in."""
+    path = tmp_path / "other"
+    path.mkdir()
+    (path / "mine").write_text("0")
+    cli("init", cwd=path)
+    claude.env["CLAUDE_PROJECT_DIR"] = str(claude.project)
+    return path
+
+
+def test_a_call_that_leaves_a_workspace_is_over_in_it_as_well(claude: Claude, other: Path, cli: Cli) -> None:
+    """It begins in one and ends in another: what the person then edits in the first is not the agent's."""
+    command = f"echo 2 > b; cd {claude.project}"
+    claude.prompt("work in both")
+    claude.send("PreToolUse", tool_name="Bash", tool_input={"command": command}, tool_use_id="c1", cwd=str(other))
+    (other / "b").write_text("2")
+    claude.after("c1", command)
+    assert open_steps(other) == open_steps(claude.project) == []
+    (other / "mine").write_text("mine")
+    claude.before("c2")
+    claude.after("c2")
+    claude.send("Stop")
+    cli("undo", cwd=other)
+    assert not (other / "b").exists()
+    assert (other / "mine").read_text() == "mine"
+
+
+def test_a_failed_call_that_left_a_workspace_is_over_in_it_as_well(claude: Claude, other: Path) -> None:
+    call = {"tool_name": "Bash", "tool_input": {"command": "cd .. && false"}, "tool_use_id": "c1"}
+    claude.send("PreToolUse", cwd=str(other), **call)
+    claude.send("PostToolUseFailure", error="exit 1", **call)
+    assert open_steps(other) == open_steps(claude.project) == []
+
+
+def test_the_next_prompt_ends_an_interrupted_call_in_every_workspace(claude: Claude, other: Path, cli: Cli) -> None:
+    """Of a call that is interrupted nothing more is heard; the turn is counted only where it was told."""
+    claude.prompt("work there")
+    claude.send("PreToolUse", tool_name="Edit", tool_input={"file_path": f"{other}/b"}, tool_use_id="c1")
+    (other / "b").write_text("half")
+    claude.prompt("what did you do?")
+    assert open_steps(other) == open_steps(claude.project) == []
+    assert [e.label for e in entries(other)] == [
+        f"before Edit: {other}/b",
+        f"Edit: {other}/b (its end was not reported)",
+    ]
+    (other / "mine").write_text("mine")
+    claude.before("c2")
+    claude.after("c2")
+    claude.send("Stop")
+    cli("undo", cwd=other)
+    assert not (other / "b").exists()
+    assert (other / "mine").read_text() == "mine"
+
+
+def test_a_prompt_leaves_work_in_the_background_elsewhere_alone(claude: Claude, other: Path) -> None:
+    call = {"tool_name": "Bash", "tool_input": {"command": "server", "run_in_background": True}, "tool_use_id": "c1"}
+    claude.send("PreToolUse", cwd=str(other), **call)
+    claude.send("PostToolUse", tool_response={}, **call)
+    claude.prompt("go on")
+    assert open_steps(other) == ["call:c1"]

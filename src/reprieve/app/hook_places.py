@@ -7,7 +7,7 @@ import os
 from reprieve.app import places
 from reprieve.app.finding import is_annex, open_workspace
 from reprieve.errors import Misconfigured
-from reprieve.model.timeline import CHECKPOINT
+from reprieve.files.attribution import last_standing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class Places:
         """The workspace whose root this is."""
         return open_workspace(os.fsdecode(root), exactly=True, reporter=self._reporter, clock=self._clock)
 
-    def others(self, known: set[str], *, mentioning: str) -> list[bytes]:
-        """Roots of other workspaces where somebody of that name may be at work."""
+    def others(self, known: set[str], *, who: str) -> list[bytes]:
+        """Roots of other workspaces where that session, or a sub-agent of it, has a window open."""
         home = places.home()
         if not self.found and not os.path.lexists(home):
             return []
@@ -67,10 +67,9 @@ class Places:
             for record in store.workspaces():
                 if record.id in known or is_annex(record):
                     continue
-                tip = store.timeline(record.id).tip()
-                if tip is None or (tip.kind == CHECKPOINT and mentioning not in tip.data):
-                    continue
-                if os.path.isdir(record.root):
+                timeline = store.timeline(record.id)
+                actors = {window.actor for window in last_standing(timeline, timeline.tip()).open}
+                if any(actor == who or actor.startswith(who + "/") for actor in actors) and os.path.isdir(record.root):
                     roots.append(record.root)
             return roots
         finally:

@@ -33,6 +33,7 @@ from reprieve.model.hookevent import (
 )
 from reprieve.model.reporter import Reporter
 from reprieve.model.talk import Talk, talk_json
+from reprieve.model.window import field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,15 +74,14 @@ def handle(
                 event,
                 ws,
                 outside=tuple(places.outside),
+                also=tuple(other.id for other in places.found if other is not ws),
                 can_note=can_note and number == 0,
                 can_gate=number == 0,  # a call is judged once, however many workspaces it touches
             )
             for number, ws in enumerate(places.found)
         ]
         notes = [hook.run() for hook in hooks]
-        if event.kind not in (BEFORE, PROMPT) and not (
-            event.kind in (AFTER, FAILED) and any(h.is_found for h in hooks)
-        ):
+        if _may_be_elsewhere(event, hooks):
             _elsewhere(event, places)
     except BaseException:
         places.close()  # also the last one: the lock of content that was not committed keeps `gc` waiting
@@ -91,14 +91,24 @@ def handle(
     return "\n\n".join(note for note in notes if note)
 
 
+def _may_be_elsewhere(event: HookEvent, hooks: list[_Hook]) -> bool:
+    """Whether other workspaces have to be looked at, which costs more the more of them there are."""
+    if event.kind == BEFORE:
+        return False
+    if event.kind in (AFTER, FAILED) and any(hook.is_found for hook in hooks):
+        known = {hook.ws.id for hook in hooks}
+        return any(not known.issuperset(hook.also) for hook in hooks)
+    return True
+
+
 def _elsewhere(event: HookEvent, places: Places) -> None:
     """Close what the session has open in other workspaces: an agent may have left the folder in between."""
     who = of_session(event.agent, event.session)
     known = {ws.id for ws in places.found}
-    for root in places.others(known, mentioning=f'"{who}'):
+    for root in places.others(known, who=who):
         with places.open(root) as ws:
             if ws.id not in known:
-                _Hook(event, ws, outside=(), can_note=False, is_elsewhere=True).run()
+                _Hook(event, ws, outside=(), also=(), can_note=False, is_elsewhere=True).run()
 
 
 class _Hook:
@@ -110,6 +120,7 @@ class _Hook:
         ws: Workspace,
         *,
         outside: tuple[str, ...],
+        also: tuple[str, ...],
         can_note: bool,
         is_elsewhere: bool = False,
         can_gate: bool = False,
@@ -117,6 +128,7 @@ class _Hook:
         self.event, self.ws, self.outside, self.can_note = event, ws, outside, can_note
         self.can_gate = can_gate
         self.is_elsewhere = is_elsewhere
+        self.also = also  # ids of the other workspaces that the call has a window in
         self.who = of_session(event.agent, event.session)
         self.actor = of_session(event.agent, event.session, event.parent)
         self.step = f"call:{plain(event.call_id)}" if event.call_id else ""
@@ -142,10 +154,14 @@ class _Hook:
 
     def _prompt(self) -> None:
         """A turn begins. What the main agent had open is over; its sub-agents may go on."""
+        doomed = [w for w in self._open() if w.actor == self.who and not w.is_background]
+        if self.is_elsewhere and not doomed:
+            return
         self._look()
-        for window in self._open():
-            if window.actor == self.who and not window.is_background:
-                self._close(window, is_guess=True)
+        for window in doomed:
+            self._close(window, is_guess=True)
+        if self.is_elsewhere:
+            return  # the turn is counted where it is told
         event, last = self.event, self.recent.talk
         prompt = (event.prompt or "").strip()
         if last is not None and self._is_same_turn(last, title(prompt)):
@@ -183,6 +199,8 @@ class _Hook:
         if event.command and self.can_gate:
             commands = self._gate(event.command)
         turn = self._turn()
+        talk = talk_json(self._talk(moments.CALL, turn))
+        also = f',"also":"{",".join(self.also)}"' if self.also else ""
         self.ws.open_window(
             self.actor,
             self.step,
@@ -194,7 +212,7 @@ class _Hook:
             parent=self._outer(),
             is_background=event.is_background,
             is_container=event.is_container,
-            data=f"{{{talk_json(self._talk(moments.CALL, turn))}}}",
+            data=f"{{{talk}{also}}}",
         )
         if commands:
             from reprieve.app import gating
@@ -221,6 +239,9 @@ class _Hook:
             if not is_this or window.actor != self.actor:
                 continue
             self.is_found = True
+            opened = self.ws.timeline.get(window.opened)
+            if opened is not None and (also := field(opened.data, "also")):
+                self.also = tuple(also.split(","))
             if event.is_background or window.is_background:
                 return  # it answered and goes on
             if window.count > 1:
