@@ -130,3 +130,58 @@ def test_a_prompt_leaves_work_in_the_background_elsewhere_alone(claude: Claude, 
     claude.send("PostToolUse", tool_response={}, **call)
     claude.prompt("go on")
     assert open_steps(other) == ["call:c1"]
+
+
+TASK = {"tool_name": "Task", "tool_input": {"prompt": "x"}, "tool_use_id": "task"}
+
+
+def test_an_interrupted_subagent_is_over_with_the_call_that_had_it_work(
+    claude: Claude, project: Path, cli: Cli
+) -> None:
+    """Nothing more is heard of it: what the person edits in the next turn is theirs, and that turn can be undone."""
+    claude.prompt("have it looked at", prompt_id="p1")
+    claude.send("PreToolUse", **TASK)
+    claude.send("PreToolUse", tool_name="Bash", tool_input={"command": "x"}, tool_use_id="u1", agent_id="a1")
+    (project / "a").write_text("half")
+    claude.prompt("make b instead", prompt_id="p2")
+    assert open_steps(project) == []
+    write(claude, "c2", project / "b")
+    (project / "mine").write_text("mine")
+    write(claude, "c3", project / "c")
+    claude.send("Stop", background_tasks=[])
+    cli("undo", "turn")
+    assert [(project / name).exists() for name in ("a", "b", "c", "mine")] == [True, False, False, True]
+    cli("rollback", "session:s1")
+    assert [(project / name).exists() for name in ("a", "b", "c", "mine")] == [False, False, False, True]
+    sealed = {e.step: (e.actor, e.changed) for e in entries(project) if e.step in ("call:u1", "call:task")}
+    assert sealed["call:u1"][0] == "claude-code:s1/a1"
+    assert sealed["call:u1"][1] and not sealed["call:task"][1]
+
+
+def test_a_subagent_that_was_not_interrupted_after_all_is_heard(claude: Claude, project: Path) -> None:
+    """A prompt may come in the middle: what its call changed until it ends is still its own."""
+    call = {"tool_name": "Bash", "tool_input": {"command": "x"}, "tool_use_id": "u1", "agent_id": "a1"}
+    claude.send("PreToolUse", **TASK)
+    claude.send("PreToolUse", **call)
+    claude.prompt("and be quick")
+    (project / "late").write_text("late")
+    claude.send("PostToolUse", tool_response={}, **call)
+    assert (entries(project)[-1].actor, entries(project)[-1].changed) == ("claude-code:s1/a1", 1)
+
+
+def test_an_interrupted_subagent_is_over_in_every_workspace(claude: Claude, other: Path) -> None:
+    claude.send("PreToolUse", **TASK)
+    call = {"tool_name": "Edit", "tool_input": {"file_path": f"{other}/b"}, "tool_use_id": "u1", "agent_id": "a1"}
+    claude.send("PreToolUse", **call)
+    assert open_steps(other) == ["call:u1"]
+    claude.prompt("no, wait")
+    assert open_steps(other) == open_steps(claude.project) == []
+
+
+def test_a_prompt_leaves_a_subagent_in_the_background_alone(claude: Claude, project: Path) -> None:
+    task = {**TASK, "tool_input": {"prompt": "x", "run_in_background": True}}
+    claude.send("PreToolUse", **task)
+    claude.send("PostToolUse", tool_response={}, **task)
+    claude.send("PreToolUse", tool_name="Bash", tool_input={"command": "x"}, tool_use_id="u1", agent_id="a1")
+    claude.prompt("meanwhile")
+    assert open_steps(project) == ["call:task", "call:u1"]

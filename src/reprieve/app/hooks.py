@@ -68,12 +68,14 @@ def handle(
         clock=clock,
         create=event.kind in (BEFORE, PROMPT),
     )
+    ended: set[tuple[str, str]] = set()
     try:
         hooks = [
             _Hook(
                 event,
                 ws,
                 outside=tuple(places.outside),
+                ended=ended,
                 also=tuple(other.id for other in places.found if other is not ws),
                 can_note=can_note and number == 0,
                 can_gate=number == 0,  # a call is judged once, however many workspaces it touches
@@ -82,7 +84,7 @@ def handle(
         ]
         notes = [hook.run() for hook in hooks]
         if _may_be_elsewhere(event, hooks):
-            _elsewhere(event, places)
+            _elsewhere(event, places, ended)
     except BaseException:
         places.close()  # also the last one: the lock of content that was not committed keeps `gc` waiting
         raise
@@ -101,14 +103,19 @@ def _may_be_elsewhere(event: HookEvent, hooks: list[_Hook]) -> bool:
     return True
 
 
-def _elsewhere(event: HookEvent, places: Places) -> None:
+def _elsewhere(event: HookEvent, places: Places, ended: set[tuple[str, str]]) -> None:
     """Close what the session has open in other workspaces: an agent may have left the folder in between."""
     who = of_session(event.agent, event.session)
     known = {ws.id for ws in places.found}
     for root in places.others(known, who=who):
         with places.open(root) as ws:
             if ws.id not in known:
-                _Hook(event, ws, outside=(), also=(), can_note=False, is_elsewhere=True).run()
+                _Hook(event, ws, outside=(), ended=ended, also=(), can_note=False, is_elsewhere=True).run()
+
+
+def _call(window: Window) -> tuple[str, str]:
+    """What tells that windows of two workspaces are of one call."""
+    return window.actor, window.key or window.step
 
 
 class _Hook:
@@ -120,6 +127,7 @@ class _Hook:
         ws: Workspace,
         *,
         outside: tuple[str, ...],
+        ended: set[tuple[str, str]],
         also: tuple[str, ...],
         can_note: bool,
         is_elsewhere: bool = False,
@@ -128,6 +136,7 @@ class _Hook:
         self.event, self.ws, self.outside, self.can_note = event, ws, outside, can_note
         self.can_gate = can_gate
         self.is_elsewhere = is_elsewhere
+        self.ended = ended  # calls that a prompt ended, in any workspace so far
         self.also = also  # ids of the other workspaces that the call has a window in
         self.who = of_session(event.agent, event.session)
         self.actor = of_session(event.agent, event.session, event.parent)
@@ -153,12 +162,20 @@ class _Hook:
     # -- the events
 
     def _prompt(self) -> None:
-        """A turn begins. What the main agent had open is over; its sub-agents may go on."""
-        doomed = [w for w in self._open() if w.actor == self.who and not w.is_background]
+        """A turn begins. What the main agent had open is over, and so is what sub-agents did inside of that.
+
+        Others may go on: those in the background.
+        """
+        doomed: list[Window] = []
+        for window in self._open():
+            is_inner = window.parent in {w.id for w in doomed}
+            if not window.is_background and (window.actor == self.who or is_inner or _call(window) in self.ended):
+                doomed.append(window)  # whoever is inside was opened later
         if self.is_elsewhere and not doomed:
             return
         self._look()
-        for window in doomed:
+        for window in reversed(doomed):
+            self.ended.add(_call(window))
             self._close(window, is_guess=True)
         if self.is_elsewhere:
             return  # the turn is counted where it is told
@@ -199,8 +216,6 @@ class _Hook:
         if event.command and self.can_gate:
             commands = self._gate(event.command)
         turn = self._turn()
-        talk = talk_json(self._talk(moments.CALL, turn))
-        also = f',"also":"{",".join(self.also)}"' if self.also else ""
         self.ws.open_window(
             self.actor,
             self.step,
@@ -212,7 +227,7 @@ class _Hook:
             parent=self._outer(),
             is_background=event.is_background,
             is_container=event.is_container,
-            data=f"{{{talk}{also}}}",
+            data=f"{{{talk_json(self._talk(moments.CALL, turn))}{self._also_json()}}}",
         )
         if commands:
             from reprieve.app import gating
@@ -238,10 +253,8 @@ class _Hook:
             is_this = window.step == self.step if self.step else window.key == event.input_key
             if not is_this or window.actor != self.actor:
                 continue
+            self.also = self._also_of(window)
             self.is_found = True
-            opened = self.ws.timeline.get(window.opened)
-            if opened is not None and (also := field(opened.data, "also")):
-                self.also = tuple(also.split(","))
             if event.is_background or window.is_background:
                 return  # it answered and goes on
             if window.count > 1:
@@ -323,6 +336,14 @@ class _Hook:
         from reprieve.app.run import outer_window
 
         return outer_window(self.ws)
+
+    def _also_json(self) -> str:
+        """More of the data of the checkpoint before a call."""
+        return f',"also":"{",".join(self.also)}"' if self.also else ""
+
+    def _also_of(self, window: Window) -> tuple[str, ...]:
+        opened = self.ws.timeline.get(window.opened)
+        return tuple(filter(None, field(opened.data, "also").split(","))) if opened is not None else ()
 
     def _turn(self) -> int:
         """The number of the turn that is going on; a new one if the agent names another one (the prompt was missed)."""
