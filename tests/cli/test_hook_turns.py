@@ -185,3 +185,41 @@ def test_a_prompt_leaves_a_subagent_in_the_background_alone(claude: Claude, proj
     claude.send("PreToolUse", tool_name="Bash", tool_input={"command": "x"}, tool_use_id="u1", agent_id="a1")
     claude.prompt("meanwhile")
     assert open_steps(project) == ["call:task", "call:u1"]
+
+
+def test_work_in_a_workspace_inside_of_another_is_told_to_both(claude: Claude, project: Path, cli: Cli) -> None:
+    """By the folder that a call is in and by the files that it names; what is only in the outer one costs no more."""
+    inner = project / "inner"
+    (inner / "deep").mkdir(parents=True)
+    cli("init", cwd=inner)
+    claude.env["CLAUDE_PROJECT_DIR"] = str(project)
+    claude.prompt("work in both")
+    claude.before("c1")
+    assert entries(inner) == []
+    claude.after("c1")
+    shell = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "c2"}
+    claude.send("PreToolUse", cwd=str(inner / "deep"), **shell)
+    (inner / "made").write_text("made")
+    claude.send("PostToolUse", tool_response={}, **shell)
+    edit = {"tool_name": "Write", "tool_input": {"file_path": f"{inner}/new/file"}, "tool_use_id": "c3"}
+    claude.send("PreToolUse", **edit)
+    (inner / "new").mkdir()
+    (inner / "new" / "file").write_text("written")
+    claude.send("PostToolUse", tool_response={}, **edit)
+    for place in (inner, project):
+        assert open_steps(place) == []
+        actors = {e.step: e.actor for e in entries(place) if e.step}
+        assert actors["call:c2"] == actors["call:c3"] == "claude-code:s1"
+    cli("undo", cwd=inner)
+    assert not (inner / "new").exists() and (inner / "made").exists()
+
+
+def test_a_workspace_inside_of_one_that_was_moved_is_still_found(claude: Claude, project: Path, cli: Cli) -> None:
+    inner = project / "inner"
+    inner.mkdir()
+    cli("init", cwd=inner)
+    cli("init")
+    moved = project.rename(project.with_name("moved"))
+    claude.env["CLAUDE_PROJECT_DIR"] = str(moved)
+    claude.send("PreToolUse", tool_name="Bash", tool_input={"command": "x"}, tool_use_id="c1", cwd=str(moved / "inner"))
+    assert open_steps(moved / "inner") == open_steps(moved) == ["call:c1"]

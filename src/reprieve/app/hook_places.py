@@ -38,6 +38,7 @@ class Places:
         self._reporter, self._clock = reporter, clock
         self.found: list[Workspace] = []
         self.outside: list[str] = []
+        self._known: set[bytes | tuple[int, int]] | None = None  # every workspace, by its path and by its inode
         try:
             for folder in _folders(event, variables):
                 self._add(folder, create=create)
@@ -77,8 +78,7 @@ class Places:
                 store.close()
 
     def _add(self, folder: str, *, create: bool) -> None:
-        real = os.path.realpath(os.fsencode(folder))
-        if any(_is_in(real, ws.root) for ws in self.found):
+        if self._is_found(os.path.realpath(os.fsencode(folder))):
             return
         try:
             ws = open_workspace(folder, reporter=self._reporter, clock=self._clock)
@@ -91,6 +91,20 @@ class Places:
         else:
             self.found.append(ws)
 
+    def _is_found(self, folder: bytes) -> bool:
+        """Whether the workspace is found that a folder is in; it may lie inside of another one that is."""
+        root = max((ws.root for ws in self.found if _is_in(folder, ws.root)), key=len, default=None)
+        if root is None or folder == root:
+            return root is not None
+        if self._known is None:
+            records = [record for record in self.found[0].store.workspaces() if not is_annex(record)]
+            self._known = {record.root for record in records} | {(record.dev, record.ino) for record in records}
+        while folder != root:
+            if folder in self._known or _node(folder) in self._known:
+                return False
+            folder = os.path.dirname(folder)
+        return True
+
     def _of_paths(self, event: HookEvent) -> None:
         tried: set[bytes] = set()
         for path in event.paths:
@@ -101,7 +115,7 @@ class Places:
             except UnicodeEncodeError:
                 continue  # half a surrogate: no file has such a name
             folder = os.path.realpath(os.path.dirname(named))
-            if any(_is_in(folder, ws.root) for ws in self.found):
+            if self._is_found(folder):
                 continue
             if folder not in tried and len(tried) < _MOST_PLACES:
                 tried.add(folder)
@@ -140,6 +154,14 @@ def _is_tracked(path: bytes, ws: Workspace) -> bool:
         _is_in(path, annex.ws.root) and annex.selects(path[len(annex.ws.root.rstrip(b"/")) + 1 :])
         for annex in ws.annexes
     )
+
+
+def _node(folder: bytes) -> tuple[int, int]:
+    try:
+        st = os.stat(folder)
+    except OSError:
+        return (0, 0)
+    return st.st_dev, st.st_ino
 
 
 def _is_in(path: bytes, root: bytes) -> bool:
