@@ -98,3 +98,34 @@ def test_an_index_that_git_status_refreshed_does_not_stand_in_the_way(cli: Cli, 
         cli("rollback", "start")
         desk.sh("git add data.bin")
         assert cli("redo", check=False).code == 4
+
+
+def test_a_file_put_into_a_folder_that_has_to_make_way_is_a_conflict_and_nothing_moves(cli: Cli, project: Path) -> None:
+    cli("run", "--", "sh", "-c", "rm -r src && echo 'a file now' > src && echo theirs > README.md")
+    cli("rollback")
+    (project / "src" / "mine").write_text("mine")
+    before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
+    assert "conflict" in cli("redo", "--dry-run").out
+    result = cli("redo", "--json", check=False)
+    assert result.code == 4
+    assert result.json["error"]["conflicts"] == ["src"]
+    assert {path: path.read_bytes() for path in project.rglob("*") if path.is_file()} == before
+    (project / "src" / "mine").unlink()
+    cli("redo")
+    assert (project / "src").read_text() == "a file now\n"
+
+
+def test_a_folder_that_should_go_stays_with_what_was_put_into_it_and_is_named(cli: Cli, project: Path) -> None:
+    cli("run", "--", "rm", "-r", "src")
+    cli("rollback")
+    (project / "src" / "new").mkdir()
+    (project / "src" / "new" / "mine").write_text("mine")
+    promised = cli("redo", "--dry-run", "--json").json["plan"]
+    answer = cli("redo", "--json").json
+    assert [kept["path"] for kept in answer["report"]["kept"]] == [kept["path"] for kept in promised["kept"]]
+    assert {kept["path"]: kept["reason"] for kept in answer["report"]["kept"]} == {
+        "src": "holds something that stays",
+        "src/new": "made since the rollback",
+    }
+    assert answer["report"]["conflicts"] == []
+    assert [path for path in (project / "src").rglob("*") if path.is_file()] == [project / "src" / "new" / "mine"]

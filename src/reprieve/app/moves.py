@@ -14,7 +14,7 @@ from reprieve.files.content import read as read_pieces
 from reprieve.model.actor import matches, parts
 from reprieve.model.change import MAYBE_UNTRACKED, UNTRACKED, Gap
 from reprieve.model.entry import DIR, FILE, Entry
-from reprieve.model.plan import Choices, Conflicted, Plan
+from reprieve.model.plan import Choices, Conflicted, Kept, Plan
 from reprieve.model.timeline import CHECKPOINT, MOVES, PART, REDO, REVERT, ROLLBACK, UNDO, TimelineEntry
 from reprieve.model.window import field
 from reprieve.model.window import opens as window_opened
@@ -199,6 +199,7 @@ class Moves:
             differences=self._without_forgotten(differences),
             conflicts=tuple(conflicts),
             left=self._untracked,
+            kept=tuple(self._put_into(move, differences, {conflict.path for conflict in conflicts})),
             is_root_user=os.geteuid() == 0,
             hash_of=native.sha256,
             of=move.id,
@@ -430,6 +431,25 @@ class Moves:
                 conflicts.append(Conflicted(path, f"changed since the {move.kind}", current=now, wanted=before))
         self._join_groups(move, differences, conflicts)
         return differences, conflicts
+
+    def _put_into(self, move: TimelineEntry, differences: tree.Delta, others: Collection[bytes]) -> Iterator[Kept]:
+        """What is in folders that go, or become something else, and is not the move's: the topmost of each."""
+        known = {*others, *(path for path, _, _ in differences)}
+        inside = b""
+        for path, before, now in differences:  # in the order of the tree
+            if now is None or now.kind != DIR or (before is not None and before.kind == DIR):
+                continue
+            if inside and path.startswith(inside):
+                continue
+            inside = path + b"/"
+            below = b""
+            for row in range(native.find(self.seen.index, path) + 1, tree.count(self.seen.index)):
+                at = native.get(self.seen.index, row)[0]
+                if not at.startswith(inside):
+                    break
+                if at not in known and not (below and at.startswith(below)):
+                    below = at + b"/"
+                    yield Kept(at, f"made since the {move.kind}")
 
     def _is_dir(self, path: bytes) -> bool:
         there = tree.lookup(self.seen.index, path)

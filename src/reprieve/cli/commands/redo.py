@@ -14,7 +14,8 @@ SPEC = Command(
         ("reprieve redo", "bring back what the last rollback took away"),
         ("reprieve redo --dry-run", "see what that would do"),
     ),
-    details="A file that you changed since is a conflict: it is shown, and nothing is touched.",
+    details="A file that you changed since is a conflict: it is shown, and nothing is touched. So is a folder that "
+    "would become a file while something new is in it; one that would only go stays with what is new.",
     options=(Option("--dry-run", "Show the plan and stop"),),
     exit_codes=((4, "conflict: nothing was touched"), (6, "partly done")),
 )
