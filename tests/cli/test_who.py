@@ -372,3 +372,12 @@ def test_a_file_that_became_a_directory_with_a_persons_file_in_it(cli: Cli, proj
     assert (project / "README.md").read_text().startswith("# A project")
     cli("redo")
     assert fingerprint(project) == there
+
+
+def test_what_is_kept_is_never_said_to_be_as_it_was(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "echo theirs > text")
+    (project / "text").write_text("mine\n")
+    for more in ((), ("--dry-run",)):
+        out = cli("rollback", "start", "--only", "text", "--on-conflict", "keep", *more).out
+        assert f'Nothing was changed: what differs from {start} "start" is kept' in out
+        assert "as it was" not in out and "= kept      text" in out

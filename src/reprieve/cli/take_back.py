@@ -6,7 +6,7 @@ from reprieve.cli import humane
 from reprieve.errors import Refused
 from reprieve.model.actor import UNKNOWN, said
 from reprieve.model.entry import DIR
-from reprieve.model.plan import GIT
+from reprieve.model.plan import GIT, Report
 from reprieve.model.timeline import REDO
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from reprieve.cli.terminal import Terminal
     from reprieve.model.change import Gap
-    from reprieve.model.plan import Action, EffectAction, EffectOutcome, Kept, Plan, Report
+    from reprieve.model.plan import Action, EffectAction, EffectOutcome, Kept, Plan
 
     class Move(Protocol):
         """A use case that plans, and unless dry carries out the plan; `expect` is the id of the plan agreed to."""
@@ -73,7 +73,7 @@ def _preview(plan: Plan, out: Terminal, words: Words) -> None:
 def show_plan(plan: Plan, out: Terminal, words: Words) -> None:
     """What would be done, what stays, what cannot be undone, what stands in the way."""
     if not plan.actions and not plan.conflicts and not plan.effects:
-        out.line(words.nothing.format(target=target(plan), label=humane.safe(plan.label)))
+        out.line(_nothing(plan, Report("", kept=plan.kept, not_undone=plan.not_undone), words))
     else:
         out.line(f"Plan: back to {target(plan)}")
         show_effects(plan.effects, out)
@@ -92,10 +92,7 @@ def show_report(plan: Plan, report: Report, out: Terminal, words: Words, *, is_p
         out.say(f"{humane.count(undone, 'effect')} undone, {len(report.effects) - undone:,} not; no file had to change")
         return
     if not report.operation:
-        if report.is_partial:
-            out.say(f"Nothing was changed: what differs from {target(plan)} could not be taken back")
-        else:
-            out.say(words.nothing.format(target=target(plan), label=humane.safe(plan.label)))
+        out.say(_nothing(plan, report, words))
         _left(report.kept, report.not_undone, out)
         return
     show_outcomes(report.effects, out)
@@ -140,6 +137,15 @@ def show_outcomes(effects: Sequence[EffectOutcome], out: Terminal) -> None:
             out.line(f"  {out.styled('~', 'yellow')} {effect.state:9} {said}")
         else:
             out.line(f"  ! not undone ({effect.state}) {said}", "red")
+
+
+def _nothing(plan: Plan, report: Report, words: Words) -> str:
+    """Why nothing moves; never that all is as it was where something differs."""
+    if report.is_partial:
+        return f"Nothing was changed: what differs from {target(plan)} could not be taken back"
+    if report.kept:
+        return f"Nothing was changed: what differs from {target(plan)} is kept"
+    return words.nothing.format(target=target(plan), label=humane.safe(plan.label))
 
 
 def _counted(plan: Plan) -> str:
