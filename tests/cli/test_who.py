@@ -374,6 +374,96 @@ def test_a_file_that_became_a_directory_with_a_persons_file_in_it(cli: Cli, proj
     assert fingerprint(project) == there
 
 
+def test_only_leaves_the_last_copy_of_what_an_agent_moved_there(cli: Cli, project: Path, start: str) -> None:
+    """Where it was is not selected, so it does not come back there: here it must not go."""
+    agent(cli, "true", "first")
+    (project / "mine").write_text("my work\n")
+    agent(cli, "mv mine src/util.py", "second")
+    result = cli("rollback", "step:first", "--only", "src", "--json", check=False)
+    assert result.code == 4
+    assert result.json["error"]["reasons"] == {"src/util.py": "holds what was at mine, which is not selected"}
+    assert (project / "src" / "util.py").read_text() == "my work\n"
+    cli("rollback", "step:first", "--only", "src", "--only", "mine")
+    assert (project / "mine").read_text() == "my work\n"
+    assert (project / "src" / "util.py").read_text() != "my work\n"
+
+
+def test_only_follows_what_an_agent_moved_and_edited_on_the_way(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "mv text between", "first")
+    agent(cli, "echo more >> between", "second")
+    agent(cli, "mv between src/text", "third")
+    result = cli("rollback", "start", "--only", "src", "--json", check=False)
+    assert result.code == 4
+    assert result.json["error"]["reasons"] == {"src/text": "holds what was at text, which is not selected"}
+    cli("rollback", "start", "--only", "src", "--on-conflict", "keep")
+    assert (project / "src" / "text").read_text() == TEXT + "more\n"
+    cli("rollback", "start", "--only", "text")
+    cli("rollback", "start", "--only", "src")  # now there is another copy
+    assert (project / "text").read_text() == TEXT and not (project / "src" / "text").exists()
+
+
+def test_only_takes_a_copy_whose_original_is_there(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "cp text src/text; cp text copy; rm text")
+    cli("rollback", "start", "--only", "src")
+    assert not (project / "src" / "text").exists() and (project / "copy").read_text() == TEXT
+
+
+def test_only_does_not_take_the_last_copy_to_make_room_for_a_directory(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "rm -r src; mv text src")
+    result = cli("rollback", "start", "--only", "src/main.py", "--json", check=False)
+    assert result.code == 4 and result.json["error"]["conflicts"] == ["src/main.py"]
+    assert (project / "src").read_text() == TEXT
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+@pytest.mark.parametrize("then", ["", "; echo a file now > d"])
+def test_only_brings_a_file_back_together_with_its_directory(
+    cli: Cli, project: Path, start: str, is_new: bool, then: str
+) -> None:
+    """Gone or replaced, and whether the directory was there at the target or a person made it since."""
+    agent(cli, "true", "first")
+    (project / "d").mkdir()
+    (project / "d" / "a").write_text("a\n")
+    (project / "d" / "b").write_text("b\n")
+    target = "step:first"
+    if not is_new:
+        target = cli("checkpoint", "--json").json["checkpoint"]["id"]
+    agent(cli, f"rm -r d{then}", "second")
+    there = fingerprint(project)
+    promised = cli("rollback", target, "--only", "d/a", "--dry-run", "--json").json["plan"]["actions"]
+    assert [action["path"] for action in promised] == ["d", "d/a"]
+    cli("rollback", target, "--only", "d/a")
+    assert [(path.name, path.read_text()) for path in (project / "d").iterdir()] == [("a", "a\n")]
+    cli("redo")
+    assert fingerprint(project) == there
+
+
+def test_only_leaves_a_person_their_file_where_a_directory_was(cli: Cli, project: Path) -> None:
+    (project / "d").mkdir()
+    (project / "d" / "a").write_text("a\n")
+    cli("checkpoint", "start")
+    agent(cli, "rm d/a")
+    (project / "d").rmdir()
+    (project / "d").write_text("mine\n")
+    report = cli("rollback", "start", "--only", "d/a", "--json").json["report"]
+    assert [(kept["path"], kept["reason"]) for kept in report["kept"]] == [("d/a", "its directory was replaced by you")]
+    assert (project / "d").read_text() == "mine\n"
+
+
+def test_both_puts_the_checkpoints_beside_also_with_only(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "echo theirs > text; echo theirs > README.md")
+    (project / "text").write_text("mine\n")
+    plain = cli("rollback", "start", "--only", "text", "--on-conflict", "both").out
+    beside = f"text.checkpoint-{start}"
+    assert f"beside it as {beside}" in plain
+    assert (project / beside).read_text() == TEXT and (project / "text").read_text() == "mine\n"
+    assert (project / "README.md").read_text() == "theirs\n"
+    again = cli("rollback", "start", "--only", "text", "--on-conflict", "both").out
+    assert again.startswith("Nothing was changed: what differs from") and f"beside it as {beside}" in again
+    cli("redo")
+    assert not (project / beside).exists()
+
+
 def test_what_is_kept_is_never_said_to_be_as_it_was(cli: Cli, project: Path, start: str) -> None:
     agent(cli, "echo theirs > text")
     (project / "text").write_text("mine\n")

@@ -61,9 +61,11 @@ class Moves:
         """Back to `target`, but for what is a person's."""
         found = authorship.story(self.capture, target.seq, self.seen)
         differences = found.differences()
-        selects = self._ordinary(only, self._meant(only, differences)) if only else self._tracked_at(target)
+        # also what came and went again since: a person may have made it, and the agent deleted it
+        changed = {path for span in found.spans for path, _, _ in span.delta} if only else set()
+        selects = self._ordinary(only, self._meant(only, differences, changed)) if only else self._tracked_at(target)
         for path in only:
-            self._must_mean_something(path, differences)
+            self._must_mean_something(path, differences, changed)
         if actor and not any(matches(span.actor, actor) for span in found.spans):
             raise Usage(f"'{actor}' changed nothing since {target.id}", hints=["see who did: reprieve log"])
         is_pushed = any(_PUSHED in path for path, _, _ in differences)
@@ -159,9 +161,10 @@ class Moves:
     def revert(self, paths: Sequence[bytes], target: TimelineEntry, *, hunks: Sequence[int] = ()) -> Plan:
         """Single files, folders, globs or hunks, whoever changed them: the person names them."""
         differences = authorship.story(self.capture, target.seq, self.seen).differences()
+        changed = {path for path, _, _ in differences}
         for path in paths:
-            self._must_mean_something(path, differences)
-        selects = self._ordinary(paths, self._meant(paths, differences))
+            self._must_mean_something(path, differences, changed)
+        selects = self._ordinary(paths, self._meant(paths, differences, changed))
         if hunks:
             differences = [self._hunks(paths, differences, hunks)]
         plan = self._plan(REVERT, target, differences, selects)
@@ -245,7 +248,7 @@ class Moves:
             target=target,
             label=label,
             differences=self._without_forgotten(decided.differences),
-            selects=selects,
+            selects=selects and (lambda path: selects(path) or path in decided.beside),
             actors=authorship.by_path(found, decided.differences),
             conflicts=decided.conflicts,
             kept=decided.kept,
@@ -333,9 +336,9 @@ class Moves:
 
     # -- revert and redo
 
-    def _meant(self, paths: Sequence[bytes], differences: tree.Delta) -> Selects:
+    def _meant(self, paths: Sequence[bytes], differences: tree.Delta, changed: set[bytes]) -> Selects:
         """`selector`, knowing what was there then and is there now."""
-        named = {path.rstrip(b"/") for path in paths}.intersection(path for path, _, _ in differences)
+        named = changed.intersection(path.rstrip(b"/") for path in paths)
 
         def is_there(path: bytes) -> bool:
             return path in named or tree.lookup(self.seen.index, path) is not None
@@ -370,9 +373,9 @@ class Moves:
 
         return is_ordinary
 
-    def _must_mean_something(self, path: bytes, differences: tree.Delta) -> None:
-        selects = self._meant([path], differences)
-        if any(selects(p) for p, _, _ in differences) or tree.lookup(self.seen.index, path) is not None:
+    def _must_mean_something(self, path: bytes, differences: tree.Delta, changed: set[bytes]) -> None:
+        selects = self._meant([path], differences, changed)
+        if any(map(selects, changed)) or tree.lookup(self.seen.index, path) is not None:
             return
         if any(selects(p) for p, _ in tree.entries(self.seen.index)):
             return

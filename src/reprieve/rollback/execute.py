@@ -16,7 +16,7 @@ from reprieve.files.restore import Restore
 from reprieve.files.snapshot import Snapshot
 from reprieve.model.change import classify
 from reprieve.model.plan import Plan, Report
-from reprieve.model.timeline import CHECKPOINT, REDO, ROLLBACK, UNDO, Draft
+from reprieve.model.timeline import CHECKPOINT, PART, REDO, ROLLBACK, UNDO, Draft
 from reprieve.model.value import Value
 from reprieve.model.window import SAFETY
 from reprieve.rollback.intent import Intent, decode_intent
@@ -191,7 +191,8 @@ def conflict(plan: Plan) -> Conflict:
         what = f"{paths} not as they were left" if count > 1 else f"{paths} not as it was left"
         hints = [f"see both sides: reprieve diff {plan.target} -- {first}"]
         if plan.kind == ROLLBACK:
-            hints.insert(0, f"keep those and take back the rest: reprieve rollback {plan.target} --on-conflict keep")
+            command = "the same command with" if plan.of == PART else f"reprieve rollback {plan.target}"
+            hints.insert(0, f"keep those and take back the rest: {command} --on-conflict keep")
     return Conflict(
         f"{what}; nothing was touched",
         details=[f"{native_text(c.path)}  {c.reason}" for c in plan.conflicts],

@@ -1,7 +1,7 @@
 """Decide what every path becomes when some changes are taken out and the others stay. Pure but for reading contents.
 
 chains ─▶ repositories as one thing each ─▶ what is excluded now ─▶ renames followed ─▶ path by path (takeout)
-      ─▶ what cannot stand: parents ─▶ conflicts settled as the caller chose
+      ─▶ what cannot stand: bytes with no other place, parents ─▶ conflicts settled as the caller chose
       ─▶ differences, kept, conflicts for `make_plan`
 """
 
@@ -34,6 +34,7 @@ class Decided(Value):
     kept: tuple[Kept, ...] = ()
     left: tuple[Gap, ...] = ()
     merged: frozenset[bytes] = frozenset()
+    beside: frozenset[bytes] = frozenset()  # new names, for what was at a path that keeps what is there
     # of a conflict on a file that had other names: its whole story, and the changes in the way if that is plain
     lineages: Mapping[bytes, tuple[Chain, tuple[Link, ...]]] = {}
 
@@ -59,15 +60,13 @@ def decide(
     target: str,
 ) -> Decided:
     """What every selected path becomes without the taken links."""
-    if selects is not None:
-        # a directory that is gone is needed by what is selected inside it
-        chains = {p: c for p, c in chains.items() if selects(p) or (c.now is None and c.then and c.then.kind == DIR)}
-    work = _Work(dict(chains), is_taken, choices, tools, target)
+    work = _Work(chains, is_taken, selects, choices, tools, target)
     work.repositories()
     work.hidden()
     work.renames()
     work.paths()
     work.displaced()
+    work.unselected()
     work.parents()
     found = work.settle()
     if selects is not None:
@@ -78,16 +77,45 @@ def decide(
     return found
 
 
+def _needed(chains: Mapping[bytes, Chain], selects: Callable[[bytes], bool]) -> dict[bytes, Chain]:
+    """The chains of what is selected, and those without which it can't be decided. No more: each may have to be read.
+
+    What was a directory is needed by what is selected inside it; where bytes came from, by where they are now.
+    """
+    found = {path for path in chains if selects(path)}
+    holders: dict[tuple[int, bytes], list[bytes]] = {}
+    for path, chain in chains.items():
+        if repository_of(path):
+            continue  # one thing: all of it is decided, or nothing
+        for link in chain.links:
+            for content in filter(None, (_came(link), _went(link))):
+                holders.setdefault((id(link.span), content), []).append(path)
+    new = set(found)
+    while new:
+        keys = {(id(link.span), _came(link)) for path in new for link in chains[path].links}
+        above = {at for path in new for at in _above(path)} & chains.keys()
+        new = {path for key in keys for path in holders.get(key, ())}
+        new |= {at for at in above if not _is_dir(chains[at].now) and _was_dir(chains[at])}
+        new -= found
+        found |= new
+    return {path: chain for path, chain in chains.items() if path in found}
+
+
 class _Work:
     def __init__(
         self,
-        chains: dict[bytes, Chain],
+        chains: Mapping[bytes, Chain],
         is_taken: Callable[[Link], bool],
+        selects: Callable[[bytes], bool] | None,
         choices: Choices,
         tools: Tools,
         target: str,
     ) -> None:
-        self.chains, self.is_taken, self.choices, self.tools, self.target = chains, is_taken, choices, tools, target
+        self.known = chains  # also what is not selected
+        self.chains = chains if selects is None else _needed(chains, selects)
+        self.selects = selects or (lambda path: True)
+        self.is_taken, self.choices, self.tools, self.target = is_taken, choices, tools, target
+        self.beside: set[bytes] = set()
         self.outcomes: dict[bytes, Outcome] = {}
         self.left: list[Gap] = []
         self.staying: set[bytes] = set()  # directories with something in them that stays
@@ -271,6 +299,42 @@ class _Work:
                     self.outcomes[holder] = Outcome(self.chains[holder].now, reason)
                     self.lineages[holder] = self.chains[holder], self._others(chain.links)
 
+    def unselected(self) -> None:
+        """A selected file may hold what was at a name that is not selected, and so does not get it back.
+
+        Taken out here as well, it would be nowhere.
+        """
+        left: dict[tuple[int, bytes], list[bytes]] = {}  # what went from names that are not selected
+        staying: set[bytes] = set()
+        for path, chain in self.chains.items():
+            stays = self.outcomes[path].entry if self._is_moved(path) else chain.now
+            staying.add(_content(stays))
+            for link in chain.links if not self.selects(path) else ():
+                left.setdefault((id(link.span), _went(link)), []).append(path)
+        for path in [path for path in self.chains if self._is_moved(path)] if left else ():
+            came = [link for link in self.chains[path].links if _came(link) and _came(link) not in staying]
+            sources: dict[bytes, None] = {}
+            while came:
+                link = came.pop()
+                new = [at for at in left.get((id(link.span), _came(link)), ()) if at not in sources]
+                sources.update(dict.fromkeys(new))
+                came += [link for at in new for link in self.chains[at].links if _came(link)]
+            lost = next((at for at in sources if self._is_wanted(at)), None)
+            if lost is not None:
+                reason = f"holds what was at {os.fsdecode(lost)}, which is not selected"
+                self.outcomes[path] = Outcome(self.chains[path].now, reason)
+
+    def _is_wanted(self, path: bytes) -> bool:
+        """Whether something is to be done there, or cannot be decided."""
+        outcome = self.outcomes[path]
+        return bool(outcome.conflict) or not is_same(outcome.entry, self.chains[path].now)
+
+    def _is_moved(self, path: bytes) -> bool:
+        """Whether something will be done there: it is selected, or has to be a directory for what is."""
+        outcome = self.outcomes[path]
+        is_needed = self.selects(path) or (_is_dir(outcome.entry) and not _is_dir(self.chains[path].now))
+        return is_needed and not outcome.conflict and self._is_wanted(path)
+
     def _left_by_others(self, chain: Chain) -> Entry | None:
         """What is there now or, where one who is taken back removed it, what was there before."""
         if chain.now is not None:
@@ -354,7 +418,7 @@ class _Work:
         }
         differences += [(c.path, c.then, c.now) for c in times if c.path not in staying]
         lists = (tuple(differences), tuple(conflicts), tuple(kept), tuple(self.left))
-        return Decided(*lists, frozenset(merged), self.lineages)
+        return Decided(*lists, frozenset(merged), frozenset(self.beside), self.lineages)
 
     def _keep(self, chain: Chain, kept: list[Kept], repositories: set[bytes]) -> None:
         """Say that a path stays; of a repository that stays, once for all its files."""
@@ -389,15 +453,19 @@ class _Work:
             reason = outcome.conflict
             if now is None and outcome.entry is not None and self._has_room(path):
                 differences.append((path, outcome.entry, None))  # nothing is there to keep: what the others had left
-            if choice == BOTH and then is not None and then.kind in (FILE, SYMLINK):
+            if choice == BOTH and then is not None and then.kind in (FILE, SYMLINK) and self.selects(path):
                 beside = path + b".checkpoint-" + self.target.encode()
+                there = self.known.get(beside)
                 if not self._has_room(path):
                     reason += "; the checkpoint's is not beside it, because its directory is gone"
                 elif not self.tools.is_seen(beside):
                     reason += "; the checkpoint's is not beside it, because only it is tracked there, not its folder"
-                elif beside not in self.chains:
+                elif there is None:
                     differences.append((beside, then.replace(link=0), None))
+                    self.beside.add(beside)
                     reason += f"; the checkpoint's is beside it as {os.fsdecode(beside)}"
+                elif there.now is not None and there.now.same_bytes_key == then.same_bytes_key:
+                    reason += f"; the checkpoint's is beside it as {os.fsdecode(beside)}, where it was already"
             if now is not None or outcome.entry is None:
                 kept.append(Kept(path, reason, self._actor(chain)))
         else:
@@ -416,8 +484,26 @@ class _Work:
         return ",".join(dict.fromkeys(link.actor for link in chain.links if not self.is_taken(link))) or "unknown"
 
 
+def _came(link: Link) -> bytes:
+    """The content of a file that is new at this path, b"" if there is none."""
+    return _content(link.after) if _content(link.after) != _content(link.before) else b""
+
+
+def _went(link: Link) -> bytes:
+    """The content of a file that is no longer at this path, b"" if there is none."""
+    return _content(link.before) if _content(link.after) != _content(link.before) else b""
+
+
+def _content(entry: Entry | None) -> bytes:
+    return entry.content if entry is not None and entry.kind == FILE and entry.size and not entry.gap else b""
+
+
 def _is_dir(entry: Entry | None) -> bool:
     return entry is not None and entry.kind == DIR
+
+
+def _was_dir(chain: Chain) -> bool:
+    return any(_is_dir(link.before) for link in chain.links)
 
 
 def _parent(path: bytes) -> bytes:
