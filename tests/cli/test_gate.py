@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reprieve.app.commands import catalog_of
+from reprieve.app.finding import open_workspace
 from reprieve.app.hook_words import REACHING, reaches_out
 from reprieve.cli.hooking import reply
+from reprieve.errors import StoreFailed
+from reprieve.files import tree
 from reprieve.policy.classes import SAFE
+from reprieve.store.packs import LocalPacks
 from support import Cli
 from support.terminal import at_terminal
 
 GONE = "npm publish"
+PUSH = "git push origin main"
 
 
 class Agent:
@@ -43,12 +49,18 @@ class Agent:
     def ran(self, command: str, call: str = "c1") -> None:
         self._send("PostToolUse", command, call)
 
+    def was_told_no(self, command: str, call: str = "c1") -> None:
+        self._send("PermissionDenied", command, call)
+
 
 @pytest.fixture
-def agent(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Agent:
+def agent(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
     for mark in ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "AI_AGENT"):
         monkeypatch.delenv(mark, raising=False)
-    return Agent(project)
+    with subprocess.Popen(["sleep", "600"]) as process:  # the person's terminal is not inside of the agent's process
+        monkeypatch.setattr("reprieve.app.hooks.patron", lambda: process.pid)
+        yield Agent(project)
+        process.kill()
 
 
 @pytest.fixture
@@ -115,13 +127,14 @@ def test_a_push_that_a_person_allowed_is_recorded_and_undone(agent: Agent, cli: 
     push = "git push -q origin topic"
     subprocess.run(["git", "branch", "topic"], cwd=project, check=True)
     assert agent.asks(push)[0] == "ask"
+    agent.was_told_no(push)
     approval = cli("approvals", "--json").json["approvals"][0]["id"]
     assert at_terminal("approve", approval, cwd=project, answer="y\n")[0] == 0
     assert agent.asks(push, "c2")[0] == "allow"
     subprocess.run(["git", "push", "-q", "origin", "topic"], cwd=project, check=True)
     agent.ran(push, "c2")
-    (effect,) = cli("effects", "--json").json["effects"]
-    assert (effect["state"], effect["step"]) == ("done", "call:c2")
+    effects = cli("effects", "--json").json["effects"]
+    assert [(effect["state"], effect["step"]) for effect in effects] == [("done", "call:c2"), ("refused", "call:c1")]
     cli("rollback", "base", "--effects", "--yes")
     assert subprocess.run(["git", "branch"], cwd=bare, check=True, capture_output=True).stdout == b""
 
@@ -151,13 +164,151 @@ def test_a_push_from_another_folder_is_recorded_there(agent: Agent, cli: Cli, pr
         subprocess.run(["git", *who, *words], cwd=where, check=True, capture_output=True)
     push = "cd sub && git push -q origin main"
     agent.asks(push)
+    agent.was_told_no(push)
     approval = cli("approvals", "--json").json["approvals"][0]["id"]
     assert at_terminal("approve", approval, cwd=project, answer="y\n")[0] == 0
     assert agent.asks(push, "c2")[0] == "allow"
     subprocess.run(["git", "push", "-q", "origin", "main"], cwd=project / "sub", check=True)
     agent.ran(push, "c2")
-    (effect,) = cli("effects", "--json").json["effects"]
+    effect = cli("effects", "--json").json["effects"][0]
     assert effect["inverse"]["cwd"] == str(project / "sub")
+
+
+# --- the agent asks for us
+
+
+class Idless:
+    """Gemini, which gives calls no id: the same call twice looks the same."""
+
+    def __init__(self, project: Path) -> None:
+        self.project = project
+
+    def send(self, event: str, command: str = "", **more: object) -> dict[str, Any]:
+        payload = {
+            "session_id": "g1", "cwd": str(self.project), "hook_event_name": event, "timestamp": "2026-11-15T10:00:00Z",
+            "tool_name": "run_shell_command", "tool_input": {"command": command}, **more,
+        }  # fmt: skip
+        out, _, code = reply(["gemini", event], json.dumps(payload).encode(), os.environ)
+        assert code == 0
+        return dict(json.loads(out)) if out else {}
+
+
+def at_work(project: Path) -> list[tuple[str, int]]:
+    """(actor, calls) of every window."""
+    with open_workspace(str(project)) as ws:
+        return [(window.actor, window.count) for window in ws.capture.author()[1].open]
+
+
+def states(cli: Cli) -> list[str]:
+    return [effect["state"] for effect in cli("effects", "--json").json["effects"]]
+
+
+def test_a_call_that_a_person_allows_in_the_agent_is_protected_like_any_other(
+    agent: Agent, cli: Cli, project: Path
+) -> None:
+    """The answer is "ask", a yes is heard by the agent alone: what the call destroys is in the store before."""
+    agent.asks("make", "c1")
+    agent.ran("make", "c1")
+    (project / "mine").write_text("two hours of a person's work")
+    assert agent.asks(f"{PUSH}; rm mine README.md", "c2")[0] == "ask"
+    (project / "mine").unlink()
+    (project / "README.md").unlink()
+    agent.ran(f"{PUSH}; rm mine README.md", "c2")
+    (effect,) = cli("effects", "--json").json["effects"]
+    assert (effect["state"], effect["step"]) == ("done", "call:c2")
+    cli("rollback", "--files")
+    assert (project / "mine").read_text() == "two hours of a person's work"
+    assert (project / "README.md").exists()
+
+
+def test_without_a_checkpoint_there_is_no_question_but_a_refusal(
+    agent: Agent, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent.asks("make", "c1")
+
+    def full(*_: object) -> None:
+        raise StoreFailed("the disk is full")
+
+    monkeypatch.setattr(LocalPacks, "flush", full)
+    (project / "mine").write_text("mine")
+    decision, reason = agent.asks(PUSH, "c2")
+    assert decision == "deny" and "the disk is full" in reason
+
+
+def test_every_folder_of_a_call_that_is_asked_about_is_protected(
+    agent: Agent, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(other))
+    assert agent.asks(PUSH)[0] == "ask"
+    assert at_work(project) == at_work(other) == [("claude-code:s1", 1)]
+
+
+def test_a_question_about_a_call_that_is_reported_twice_is_asked_both_times(agent: Agent, project: Path) -> None:
+    """Two scopes run the entry twice; an agent may go by either answer."""
+    assert [agent.asks(PUSH)[0] for _ in range(2)] == ["ask", "ask"]
+    assert at_work(project) == [("claude-code:s1", 1)]
+
+
+def test_a_call_that_a_person_approved_and_that_is_reported_twice_is_not_asked_about(
+    agent: Agent, cli: Cli, project: Path
+) -> None:
+    agent.asks(PUSH)
+    (approval,) = cli("approvals", "--json").json["approvals"]
+    assert at_terminal("approve", approval["id"], cwd=project, answer="y\n")[0] == 0
+    assert [agent.asks(PUSH, "c2")[0] for _ in range(2)] == ["allow", "allow"]
+
+
+def test_what_a_person_refused_is_asked_about_again_and_ends_with_its_one_end(cli: Cli, project: Path) -> None:
+    """The same call once more, by an agent without call ids: no second call that would have an end of its own."""
+    gemini = Idless(project)
+    assert gemini.send("BeforeTool", PUSH)["decision"] == "ask"
+    (project / "mine").write_text("written after the no")
+    assert gemini.send("BeforeTool", PUSH)["decision"] == "ask"
+    (project / "mine").unlink()
+    assert at_work(project) == [("gemini:g1", 1)]
+    gemini.send("AfterTool", PUSH, tool_response={})
+    assert at_work(project) == []
+    assert states(cli) == ["done"]
+    with open_workspace(str(project)) as ws:
+        assert any(b"mine" in dict(tree.entries(ws.capture.tree_at(entry.seq))) for entry in ws.log())
+
+
+def test_the_same_call_again_is_an_effect_of_its_own(cli: Cli, project: Path) -> None:
+    gemini = Idless(project)
+    for _ in range(2):
+        assert gemini.send("BeforeTool", f"{PUSH}; {PUSH}")["decision"] == "ask"
+        gemini.send("AfterTool", f"{PUSH}; {PUSH}", tool_response={})
+    assert states(cli) == ["done"] * 4
+
+
+@pytest.mark.parametrize(("event", "state"), [("Stop", "unknown"), ("PermissionDenied", "refused")])
+def test_what_never_ran_is_not_done(agent: Agent, cli: Cli, project: Path, event: str, state: str) -> None:
+    assert agent.asks(PUSH)[0] == "ask"
+    assert states(cli) == ["intent"]
+    agent._send(event, PUSH, "c1")
+    assert states(cli) == [state]
+    assert at_work(project) == []
+
+
+def test_what_an_agent_cannot_ask_is_refused_and_nobody_is_at_work(project: Path) -> None:
+    payload = {
+        "session_id": "x1", "turn_id": "t1", "model": "m", "cwd": str(project), "hook_event_name": "PreToolUse",
+        "tool_name": "Bash", "tool_input": {"command": PUSH}, "tool_use_id": "c1",
+    }  # fmt: skip
+    out, _, _ = reply(["codex", "PreToolUse"], json.dumps(payload).encode(), os.environ)
+    assert json.loads(out)["hookSpecificOutput"]["permissionDecision"] == "deny"
+    assert at_work(project) == []
+
+
+def test_a_rollback_is_told_together_with_a_question(agent: Agent, cli: Cli, project: Path) -> None:
+    agent.asks("make", "c1")
+    (project / "README.md").write_text("broken")
+    agent.ran("make", "c1")
+    cli("rollback", "call:c1", "--yes")
+    assert "README.md" in agent._send("PreToolUse", PUSH, "c2")["additionalContext"]
+    assert agent._send("PostToolUse", PUSH, "c2") == {}
 
 
 def test_every_program_of_the_catalog_that_reaches_out_is_noticed() -> None:

@@ -66,7 +66,7 @@ _MATCHED = ("PreToolUse", "PostToolUse", "PostToolUseFailure")
 
 
 def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
-    return claude_shaped(NAME, payload, event, kinds=KINDS, tools=TOOLS)
+    return claude_shaped(NAME, payload, event, kinds=KINDS, tools=TOOLS, can_ask=True)
 
 
 def answer(event: HookEvent, answer: Answer) -> Reply:

@@ -88,6 +88,8 @@ def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
         call_id=text(sdk, "id"),
         parent=text(payload, "agent_id") if payload.get("parent_agent_id") else None,
         error=text(block, "error", "result") if kind == FAILED else None,
+        # Only the SDK knows how to ask; it is the one that sends snake_case event names.
+        can_ask=not raw_event[:1].isupper(),
     )
     return found.replace(prompt=text(block, "prompt") or found.prompt) if kind == PROMPT else found
 
@@ -95,8 +97,7 @@ def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
 def answer(event: HookEvent, answer: Answer) -> Reply:
     output: dict[str, object] = {}
     if event.kind in (BEFORE, PROMPT) and answer.decision != ALLOW:
-        if answer.decision == ASK and event.kind == BEFORE and not event.raw_event[:1].isupper():
-            # Only the SDK knows how to ask; it is the one that sends snake_case event names.
+        if answer.decision == ASK and event.kind == BEFORE and event.can_ask:
             output = {"cancel": False, "review": True, "errorMessage": reason_of(answer)}
         else:
             output = {"cancel": True, "errorMessage": reason_of(answer, cannot_ask=True)}

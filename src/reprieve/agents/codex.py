@@ -74,7 +74,7 @@ def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
 
 
 def answer(event: HookEvent, answer: Answer) -> Reply:
-    return claude_answer(event, answer, noted=NOTED, can_ask=False)
+    return claude_answer(event, answer, noted=NOTED)
 
 
 def carries_note(event: HookEvent) -> bool:

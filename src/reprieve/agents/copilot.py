@@ -79,6 +79,7 @@ def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
         call_id=text(payload, "toolCallId", "tool_use_id"),
         parent=text(payload, "agentId", "agent_id", "agentName", "agent_name"),
         error=text(payload, "error") if kind == FAILED else None,
+        can_ask=True,
     )
     if found.command is None:
         return found

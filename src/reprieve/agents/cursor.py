@@ -95,6 +95,8 @@ def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
         call_id=text(payload, "tool_use_id"),
         parent=text(payload, "subagent_id", "parent_conversation_id"),
         error=text(payload, "error_message", "error") if name == "postToolUseFailure" else None,
+        can_ask=True,
+        is_refused=text(payload, "failure_type") == "permission_denied",
     )
 
 

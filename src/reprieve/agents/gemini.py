@@ -58,7 +58,7 @@ _MATCHED = ("BeforeTool", "AfterTool")
 
 
 def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
-    found = claude_shaped(NAME, payload, event, kinds=KINDS, tools=TOOLS)
+    found = claude_shaped(NAME, payload, event, kinds=KINDS, tools=TOOLS, can_ask=True)
     if found.kind == AFTER:
         error = inner(payload, "tool_response").get("error")
         if error:

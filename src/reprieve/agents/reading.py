@@ -200,6 +200,9 @@ def call(
     is_call = kind in (BEFORE, AFTER, FAILED)
     is_shell = tool in tools.shells
     is_read_only = tool in tools.read_only
+    error = more.get("error")
+    # an agent that takes our refusal for a failure tells it with our own words
+    is_ours = isinstance(error, str) and error.removeprefix("Error: ").startswith("Reprieve")
     values: dict[str, object] = {
         "session": session,
         "cwd": cwd,
@@ -217,12 +220,13 @@ def call(
             is_container=tool in _SPAWNERS,
             command=command_of(arguments) if is_shell else None,
             paths=() if is_shell or is_read_only else paths_of(arguments, cwd),
+            is_refused=kind == FAILED and (is_ours or more.get("is_refused") is True),
         )
     return HookEvent(agent=agent, kind=kind, **values)  # type: ignore[arg-type]
 
 
 def claude_shaped(
-    agent: str, payload: Payload, event: str | None, *, kinds: Mapping[str, str], tools: Tools
+    agent: str, payload: Payload, event: str | None, *, kinds: Mapping[str, str], tools: Tools, can_ask: bool = False
 ) -> HookEvent:
     """Read the payload that Claude Code defined and that Codex, VS Code, Goose, Crush and OpenHands copied."""
     raw_event = text(payload, "hook_event_name", "hookEventName", "event", "event_type") or event or ""
@@ -247,16 +251,18 @@ def claude_shaped(
         error=text(payload, "error") if kind == FAILED else None,
         ended=tuple(i for i in ended if i),
         is_background=is_background,
+        can_ask=can_ask,
+        is_refused=raw_event == "PermissionDenied",
     )
 
 
-def claude_answer(event: HookEvent, answer: Answer, *, noted: frozenset[str], can_ask: bool = True) -> Reply:
+def claude_answer(event: HookEvent, answer: Answer, *, noted: frozenset[str]) -> Reply:
     """Say it as Claude Code wants it. `noted`: the kinds of event on which its model reads `additionalContext`."""
     output: dict[str, object] = {}
     specific: dict[str, object] = {}
     if event.kind == BEFORE and answer.decision != ALLOW:
-        specific["permissionDecision"] = answer.decision if can_ask else "deny"
-        specific["permissionDecisionReason"] = reason_of(answer, cannot_ask=not can_ask)
+        specific["permissionDecision"] = answer.decision if event.can_ask else "deny"
+        specific["permissionDecisionReason"] = reason_of(answer, cannot_ask=not event.can_ask)
     elif event.kind == PROMPT and answer.decision != ALLOW:
         output = {"decision": "block", "reason": reason_of(answer, cannot_ask=True)}
     if answer.note and event.kind in noted:

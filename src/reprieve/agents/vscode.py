@@ -54,7 +54,7 @@ NOTED = frozenset((SESSION_START, BEFORE, AFTER))
 
 
 def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
-    found = claude_shaped(NAME, payload, event, kinds=KINDS, tools=TOOLS)
+    found = claude_shaped(NAME, payload, event, kinds=KINDS, tools=TOOLS, can_ask=True)
     is_background = found.is_background
     arguments = payload.get("tool_input")
     if isinstance(arguments, dict) and arguments.get("isBackground") is True:

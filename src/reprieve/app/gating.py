@@ -1,9 +1,11 @@
 """The gate in a coding agent's hook: what can't be taken back is asked about or refused; known effects are recorded.
 
     before a shell call   read its text ─▶ run │ ask │ refuse; an approval of exactly this text lets it pass once
-                          run: what the catalog knows is captured and its intent written
+                          run, ask: what the catalog knows is captured and its intent written
     after it              the outcome, with the inverse
+    no end was reported   unknown: it may have happened
 
+Who is asked in the agent and says yes is heard by the agent alone: the call runs next, so all is made ready for it.
 In assist only text that names a program which reaches out is read: all else costs a look for words. In autopilot every
 command is read, and what can't be read is refused like what can't be taken back.
 """
@@ -13,13 +15,17 @@ from __future__ import annotations
 import os
 
 from reprieve.errors import Refused, ReprieveError
+from reprieve.model.hookevent import ASK, DENY, FAILED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from reprieve.app.workspace import Workspace
     from reprieve.model.hookevent import HookEvent
 
+    Commands = tuple[tuple[str, tuple[str, ...]], ...]  # folder and arguments of each
+
 AUTOPILOT = "autopilot"
+_UNSEEN = "its end was not reported"
 
 
 class Stopped(Refused):
@@ -28,10 +34,14 @@ class Stopped(Refused):
     def __init__(self, decision: str, message: str) -> None:
         super().__init__(message)
         self.decision = decision  # ask or deny, as in a hook's answer
+        self.note = ""  # for the agent's model
 
 
-def look(ws: Workspace, event: HookEvent) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The commands (folder, arguments) of a call whose effects are to be recorded. Raises Stopped."""
+def look(ws: Workspace, event: HookEvent, *, is_again: bool = False) -> tuple[Commands, Stopped | None]:
+    """The commands of a call whose effects are to be recorded, and the question that the agent has to ask.
+
+    `is_again`: the call was reported before and may be running. Raises Stopped if it is refused.
+    """
     text, mode = event.command or "", ws.config.policy_mode
     from reprieve.app.commands import catalog_of
     from reprieve.policy.classes import OPAQUE
@@ -49,48 +59,66 @@ def look(ws: Workspace, event: HookEvent) -> tuple[tuple[str, tuple[str, ...]], 
         catalog=rules,
         trusted_commands=ws.config.policy_trusted_commands,
     )
+    asked = None
     if verdict.decision != RUN and not (verdict.cls == OPAQUE and mode != AUTOPILOT):
-        _stop_unless_approved(ws, text, cwd, verdict.cls, verdict.reason, mode, verdict.hints)
+        asked = _unless_approved(ws, text, cwd, verdict.cls, verdict.reason, mode, verdict.hints, is_again=is_again)
+    if asked is not None and not (asked.decision == ASK and event.can_ask):
+        raise asked
     known = [command for command in verdict.commands if command.match is not None and None not in command.argv]
-    return tuple((command.cwd or cwd, tuple(str(word) for word in command.argv)) for command in known)
+    return tuple((command.cwd or cwd, tuple(str(word) for word in command.argv)) for command in known), asked
 
 
-def begin(ws: Workspace, event: HookEvent, commands: tuple[tuple[str, tuple[str, ...]], ...]) -> None:
-    """Write the intents of the commands that are about to run."""
+def begin(ws: Workspace, event: HookEvent, window: str, commands: Commands) -> None:
+    """Write the intents of the commands that are about to run in that window."""
     from reprieve.app.commands import begin as begin_command
     from reprieve.app.commands import catalog_of
 
     rules = catalog_of()
-    for cwd, argv in commands:
-        begin_command(ws, argv, cwd=cwd, rules=rules, call=_call(event), is_theirs=True)
+    for number, (cwd, argv) in enumerate(commands):
+        # agents without call ids make the same call again, and a call may run the same command twice
+        call = f"{event.agent}:{event.session}:{event.call_id or event.input_key}/{window}/{number}"
+        begin_command(ws, argv, cwd=cwd, rules=rules, call=call, is_theirs=True)
 
 
-def finish(ws: Workspace, event: HookEvent, *, is_failed: bool) -> None:
-    """Write down what became of the effects of a call."""
-    if not event.command or not os.path.exists(os.path.join(ws.home, "effects.db")):
+def finish(ws: Workspace, window: str, end: str) -> None:
+    """Write down what became of the effects of a call: `end` is after, failed, refused (it never ran) or unknown."""
+    if not os.path.exists(os.path.join(ws.home, "effects.db")):
         return
     from reprieve.app import effects
-    from reprieve.app.commands import Watched, catalog_of
-    from reprieve.app.commands import finish as finish_command
+    from reprieve.model.effect import INTENT, REFUSED, UNKNOWN
 
     with effects.journal_of(ws) as journal:
-        begun = [e for e in journal.effects(states=("intent",)) if e.call.startswith(_call(event) + "/")]
+        begun = list(journal.effects(windows=(window,), states=(INTENT,)))
+        # an end that was missing is known after all when it comes late
+        begun += [e for e in journal.effects(windows=(window,), states=(UNKNOWN,)) if e.detail == _UNSEEN]
+        begun = [effect for effect in begun if f"/{window}/" in effect.call]
+        if end in (REFUSED, UNKNOWN):
+            for effect in begun:
+                journal.finish(effect.id, end, detail=_UNSEEN if end == UNKNOWN else "it was refused and did not run")
+            return
     if begun:
+        from reprieve.app.commands import Watched, catalog_of
+        from reprieve.app.commands import finish as finish_command
+
         rules = catalog_of()
         for effect in begun:
             argv = (effect.request or {}).get("argv")
             assert isinstance(argv, list)
-            code = 1 if is_failed else 0
+            code = 1 if end == FAILED else 0
             finish_command(ws, Watched(effect.id, tuple(map(str, argv))), exit_code=code, rules=rules)
 
 
-def _call(event: HookEvent) -> str:
-    return f"{event.agent}:{event.session}:{event.call_id or event.input_key}"
-
-
-def _stop_unless_approved(
-    ws: Workspace, text: str, cwd: str, cls: str, reason: str, mode: str, hints: tuple[str, ...]
-) -> None:
+def _unless_approved(
+    ws: Workspace,
+    text: str,
+    cwd: str,
+    cls: str,
+    reason: str,
+    mode: str,
+    hints: tuple[str, ...],
+    *,
+    is_again: bool,
+) -> Stopped | None:
     from reprieve.app.effects import approvals_of, journal_of
     from reprieve.policy.redact import redact
     from reprieve.store.hashing import sha256
@@ -99,15 +127,15 @@ def _stop_unless_approved(
     try:
         with journal_of(ws) as journal:
             approvals = approvals_of(journal, ws)
-            if approvals.use(hash):
-                return
+            if approvals.use(hash) or (is_again and approvals.was_used(hash)):
+                return None
             asked = approvals.ask(hash, f"run in {cwd}: {redact(text)}", cls)
     except ReprieveError as error:
-        raise Stopped("deny", f"Reprieve cannot ask anybody: {error.message}") from error
+        raise Stopped(DENY, f"Reprieve cannot ask anybody: {error.message}") from error
     word = f"Reprieve: this step can't be taken back ({reason})."
     if mode == AUTOPILOT:
         tips = "; ".join(hints)
-        raise Stopped(
-            "deny", f"{word} Autopilot refuses it. {tips}. A person can allow exactly this: reprieve approve {asked.id}"
+        return Stopped(
+            DENY, f"{word} Autopilot refuses it. {tips}. A person can allow exactly this: reprieve approve {asked.id}"
         )
-    raise Stopped("ask", f"{word} A person can also allow exactly this once: reprieve approve {asked.id}")
+    return Stopped(ASK, f"{word} A person can also allow exactly this once: reprieve approve {asked.id}")

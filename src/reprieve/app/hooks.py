@@ -39,6 +39,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from reprieve.app.gating import Commands, Stopped
     from reprieve.app.workspace import Workspace
     from reprieve.model.hookevent import HookEvent
     from reprieve.model.timeline import TimelineEntry
@@ -57,6 +58,9 @@ def handle(
     is_last: bool = False,
 ) -> str:
     """Do what an event asks for; durable when this returns. The answer is a note for the agent's model, or "".
+
+    Raises `gating.Stopped` if the call must not run. With the decision "ask" it may run next, if the person says yes:
+    then all that was asked for is done.
 
     `can_note`: the agent reads a note in answer to this event. `is_last`: the process ends after this, and the system
     closes what it has open when the agent has its answer.
@@ -90,7 +94,12 @@ def handle(
         raise
     if not is_last:
         places.close()
-    return "\n\n".join(note for note in notes if note)
+    note = "\n\n".join(note for note in notes if note)
+    for hook in hooks:
+        if hook.asked is not None:
+            hook.asked.note = note
+            raise hook.asked
+    return note
 
 
 def _may_be_elsewhere(event: HookEvent, hooks: list[_Hook]) -> bool:
@@ -144,6 +153,7 @@ class _Hook:
         self.recent = Recent()
         self.note = ""
         self.is_found = False  # the call that the event is about has a window here
+        self.asked: Stopped | None = None  # what the person is to be asked before the call runs
 
     def run(self) -> str:
         event = self.event
@@ -200,23 +210,21 @@ class _Hook:
         self._look()
         event = self.event
         mine = [window for window in self._open() if window.actor == self.actor]
-        if self.step:
-            if any(window.step == self.step for window in mine):
-                return
-        else:
-            same = next((window for window in mine if window.key == event.input_key), None)
-            if same is not None:
-                # a second report of the same call, or a second call just like it: there will be as many ends
-                self.ws.checkpoint(alters=same.replace(count=same.count + 1))
-                return
+        same = next((window for window in mine if self._is_this(window)), None)
+        commands: Commands = ()
+        if event.command and self.can_gate:
+            commands = self._gate(event.command, is_again=same is not None)
+        if same is not None:
+            if not self.step:
+                # a second report of the same call, or a second call just like it: there will be as many ends; but what
+                # is asked about again did not run, or is one call
+                self.ws.checkpoint(alters=same.replace(count=same.count + (self.asked is None)))
+            return
         if not event.tells_end:
             for window in mine:
                 self._close(window, is_guess=True)
-        commands: tuple[tuple[str, tuple[str, ...]], ...] = ()
-        if event.command and self.can_gate:
-            commands = self._gate(event.command)
         turn = self._turn()
-        self.ws.open_window(
+        _, window = self.ws.open_window(
             self.actor,
             self.step,
             label=f"before {title(describe(event))}",
@@ -232,29 +240,26 @@ class _Hook:
         if commands:
             from reprieve.app import gating
 
-            gating.begin(self.ws, event, commands)
+            gating.begin(self.ws, event, window.id, commands)
 
-    def _gate(self, command: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    def _gate(self, command: str, *, is_again: bool) -> Commands:
         """The commands of a call that are to be recorded. Raises `gating.Stopped` if it must not run."""
         if self.ws.config.policy_mode != "autopilot" and not reaches_out(command):
             return ()
         from reprieve.app import gating
 
-        return gating.look(self.ws, self.event)
+        commands, self.asked = gating.look(self.ws, self.event, is_again=is_again)
+        return commands
 
     def _after(self) -> None:
         event = self.event
-        if event.command and self.can_gate and os.path.exists(os.path.join(self.ws.home, "effects.db")):
-            from reprieve.app import gating
-
-            gating.finish(self.ws, event, is_failed=event.kind == FAILED)
         self._look(least=_DUPLICATES)
         for window in self._open():
-            is_this = window.step == self.step if self.step else window.key == event.input_key
-            if not is_this or window.actor != self.actor:
+            if not self._is_this(window) or window.actor != self.actor:
                 continue
             self.also = self._also_of(window)
             self.is_found = True
+            self._finish(window.id)
             if event.is_background or window.is_background:
                 return  # it answered and goes on
             if window.count > 1:
@@ -314,6 +319,18 @@ class _Hook:
             )
 
     # -- what they share
+
+    def _is_this(self, window: Window) -> bool:
+        """Whether it is that of the call that the event is about."""
+        return window.step == self.step if self.step else window.key == self.event.input_key
+
+    def _finish(self, window: str, *, is_guess: bool = False) -> None:
+        """Write down what became of the effects of a window's call."""
+        event = self.event
+        if (is_guess or event.command) and os.path.exists(os.path.join(self.ws.home, "effects.db")):
+            from reprieve.app import gating
+
+            gating.finish(self.ws, window, "unknown" if is_guess else "refused" if event.is_refused else event.kind)
 
     def _look(self, *, least: int = 0) -> None:
         self.recent = look_back(self.ws.timeline, self.who, least=least)
@@ -389,6 +406,8 @@ class _Hook:
         return orphans(self.ws.root, (self.ws.clock() - opened.created_at) / 1_000_000_000)
 
     def _close(self, window: Window, *, is_guess: bool = False) -> None:
+        if is_guess:
+            self._finish(window.id, is_guess=True)
         opened = self.ws.timeline.get(window.opened)
         label = opened.label.removeprefix("before ") if opened is not None else window.step
         if self.event.kind == FAILED:

@@ -120,7 +120,7 @@ def _decide(
         why, hints = "interrupted", []
     except ReprieveError as error:
         if isinstance(decision := getattr(error, "decision", None), str):  # the gate: app.gating.Stopped
-            return Answer(decision, error.message)
+            return Answer(decision, error.message, getattr(error, "note", ""))
         why, hints = error.message, list(error.hints)
     except OSError as error:
         why, hints = f"the system refused: {error.strerror or error}", ["see what is wrong: reprieve doctor"]

@@ -52,6 +52,8 @@ class HookEvent(Value):
     sent, for the gate to read; `arguments` is redacted and shortened, and the only one of the three to be recorded.
     `is_container`: the call has sub-agents work, whose calls are reported by themselves.
     `tells_end` is False for agents that never say when a call is over: there the next one ends it.
+    `can_ask`: the agent puts a question of ours to the person, and runs the call if they say yes.
+    `is_refused`: of a call that FAILED, somebody said no, so it never ran.
     """
 
     agent: str
@@ -76,6 +78,8 @@ class HookEvent(Value):
     raw_event: str = ""
     tells_end: bool = True
     is_container: bool = False
+    can_ask: bool = False
+    is_refused: bool = False
 
 
 def matters(event: HookEvent) -> bool:

@@ -87,6 +87,11 @@ class Approvals:
                 return True
         return False
 
+    def was_used(self, hash: str) -> bool:
+        """Whether the newest question about this action was answered with a yes that was made use of."""
+        found = self._all(" AND hash = ?", hash)
+        return bool(found) and found[-1].state == USED
+
     def _set(self, approval: Approval, state: str) -> Approval:
         changed = approval.replace(state=state)
         self._log.db.execute(
