@@ -27,6 +27,54 @@ from support.claude import Claude, entries, open_steps
 NAMES = registry.NAMES
 
 
+class Claude:
+    """Claude Code at work in a project, with our hook in the same process."""
+
+    def __init__(self, project: Path, session: str = "s1") -> None:
+        self.project, self.session = project, session
+        self.env: dict[str, str] = dict(os.environ)
+        self.handle: Any = None
+
+    def send(self, event: str, **fields: object) -> dict[str, Any]:
+        """What the model is told, {} if nothing."""
+        payload = {"session_id": self.session, "cwd": str(self.project), "hook_event_name": event, **fields}
+        out, self.err, code = reply(["claude-code", event], json.dumps(payload).encode(), self.env, self.handle)
+        assert code == 0
+        return dict(json.loads(out)["hookSpecificOutput"]) if out else {}
+
+    def prompt(self, text: str, **fields: object) -> dict[str, Any]:
+        return self.send("UserPromptSubmit", prompt=text, **fields)
+
+    def before(self, call: str, command: str = "make", **fields: object) -> dict[str, Any]:
+        arguments = {"command": command, **fields}
+        return self.send("PreToolUse", tool_name="Bash", tool_input=arguments, tool_use_id=call)
+
+    def after(self, call: str, command: str = "make", **fields: object) -> dict[str, Any]:
+        arguments = {"command": command, **fields}
+        return self.send("PostToolUse", tool_name="Bash", tool_input=arguments, tool_use_id=call, tool_response={})
+
+
+class Idless:
+    """Gemini or Crush, which give calls no id."""
+
+    def __init__(self, project: Path, agent: str = "gemini") -> None:
+        self.project, self.agent = project, agent
+
+    def _send(self, event: str, command: str, **fields: object) -> None:
+        payload = {"session_id": "g1", "cwd": str(self.project), "tool_input": {"command": command}, **fields}
+        if self.agent == "gemini":
+            payload |= {"hook_event_name": event, "tool_name": "run_shell_command", "timestamp": "2026-11-15T10:00:00Z"}
+        else:
+            payload |= {"event": event, "tool_name": "bash"}
+        assert reply([self.agent, event], json.dumps(payload).encode(), os.environ) == (b"", b"", 0)
+
+    def before(self, command: str = "make") -> None:
+        self._send("BeforeTool" if self.agent == "gemini" else "PreToolUse", command)
+
+    def after(self, command: str = "make", **fields: object) -> None:
+        self._send("AfterTool", command, **{"tool_response": {}, **fields})
+
+
 @pytest.fixture
 def claude(project: Path) -> Claude:
     return Claude(project)
@@ -181,6 +229,35 @@ def test_a_killed_agent_does_not_stay_at_work(
     by_label = {entry.label: entry.actor for entry in entries(project)}
     assert by_label["somebody looks"] == "unknown"
     assert by_label["later"] == "person"
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
+@pytest.mark.parametrize("agent", ["gemini", "crush"])
+def test_an_agent_that_was_killed_and_goes_on_with_the_same_call_is_at_work_again(
+    agent: str, project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without call ids the new call looks like the one that died with the agent."""
+    idless = Idless(project, agent)
+    first = Short(monkeypatch)
+    idless.before()
+    first.die()
+    second = Short(monkeypatch)
+    idless.before()
+    assert len(open_steps(project)) == 1
+    (project / "README.md").write_text("by the agent")
+    idless.before("ls")
+    second.die()
+    (by,) = {e.actor for e in entries(project) if e.changed and e.seq > 1}
+    assert by == f"{agent}:g1"
+
+
+def test_an_agent_that_tells_only_beginnings_ends_a_call_with_the_same_one(project: Path) -> None:
+    crush = Idless(project, "crush")
+    crush.before()
+    (project / "README.md").write_text("by the first")
+    crush.before()
+    assert [entry.changed for entry in entries(project) if entry.step] == [1]
+    assert len(open_steps(project)) == 1
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")

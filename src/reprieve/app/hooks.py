@@ -210,11 +210,13 @@ class _Hook:
         self._look()
         event = self.event
         mine = [window for window in self._open() if window.actor == self.actor]
-        same = next((window for window in mine if self._is_this(window)), None)
+        _, _, now = self.ws.capture.author()
+        # one whose process is gone is over: the same call once more, after the agent was started anew
+        same = next((window for window in mine if self._is_this(window) and window in now.open), None)
         commands: Commands = ()
         if event.command and self.can_gate:
             commands = self._gate(event.command, is_again=same is not None)
-        if same is not None:
+        if same is not None and (self.step or event.tells_end):
             if not self.step:
                 # a second report of the same call, or a second call just like it: there will be as many ends; but what
                 # is asked about again did not run, or is one call
