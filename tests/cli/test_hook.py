@@ -27,33 +27,6 @@ from support.claude import Claude, entries, open_steps
 NAMES = registry.NAMES
 
 
-class Claude:
-    """Claude Code at work in a project, with our hook in the same process."""
-
-    def __init__(self, project: Path, session: str = "s1") -> None:
-        self.project, self.session = project, session
-        self.env: dict[str, str] = dict(os.environ)
-        self.handle: Any = None
-
-    def send(self, event: str, **fields: object) -> dict[str, Any]:
-        """What the model is told, {} if nothing."""
-        payload = {"session_id": self.session, "cwd": str(self.project), "hook_event_name": event, **fields}
-        out, self.err, code = reply(["claude-code", event], json.dumps(payload).encode(), self.env, self.handle)
-        assert code == 0
-        return dict(json.loads(out)["hookSpecificOutput"]) if out else {}
-
-    def prompt(self, text: str, **fields: object) -> dict[str, Any]:
-        return self.send("UserPromptSubmit", prompt=text, **fields)
-
-    def before(self, call: str, command: str = "make", **fields: object) -> dict[str, Any]:
-        arguments = {"command": command, **fields}
-        return self.send("PreToolUse", tool_name="Bash", tool_input=arguments, tool_use_id=call)
-
-    def after(self, call: str, command: str = "make", **fields: object) -> dict[str, Any]:
-        arguments = {"command": command, **fields}
-        return self.send("PostToolUse", tool_name="Bash", tool_input=arguments, tool_use_id=call, tool_response={})
-
-
 class Idless:
     """Gemini or Crush, which give calls no id."""
 
@@ -136,6 +109,33 @@ def test_a_call_without_an_id_that_is_reported_twice_ends_with_the_second_end(pr
     send("AfterTool", tool_response={})
     assert open_steps(project) == []
     assert entries(project)[-1].actor == "gemini:g1"
+
+
+def test_a_call_without_an_id_that_is_reported_twice_is_what_a_rollback_takes_back(project: Path, cli: Cli) -> None:
+    """The entries that count the reports are not checkpoints that somebody asked for."""
+    gemini, before = Idless(project), (project / "README.md").read_bytes()
+    gemini.before()
+    gemini.before()
+    (project / "README.md").write_text("by the agent")
+    gemini.after()
+    gemini.after()
+    assert [change["path"] for change in cli("status", "--json").json["changes"]] == ["README.md"]
+    cli("rollback")
+    assert (project / "README.md").read_bytes() == before
+
+
+def test_a_call_whose_beginning_was_not_seen_is_what_a_rollback_takes_back(claude: Claude, cli: Cli) -> None:
+    readme = claude.project / "README.md"
+    claude.before("c1")
+    claude.after("c1")
+    before = readme.read_bytes()
+    readme.write_text("by the agent")
+    claude.after("c2")
+    cli("rollback")
+    assert readme.read_bytes() == before
+    cli("redo")
+    cli("rollback", "call:c2")
+    assert readme.read_bytes() == before
 
 
 @pytest.mark.parametrize("event", ["Stop", "SessionEnd", "UserPromptSubmit"])

@@ -33,7 +33,7 @@ from reprieve.model.hookevent import (
 )
 from reprieve.model.reporter import Reporter
 from reprieve.model.talk import Talk, talk_json
-from reprieve.model.window import field
+from reprieve.model.window import field, sealed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class _Hook:
             if not self.step:
                 # a second report of the same call, or a second call just like it: there will be as many ends; but what
                 # is asked about again did not run, or is one call
-                self.ws.checkpoint(alters=same.replace(count=same.count + (self.asked is None)))
+                self._alter(same.replace(count=same.count + (self.asked is None)))
             return
         if not event.tells_end:
             for window in mine:
@@ -265,7 +265,7 @@ class _Hook:
             if event.is_background or window.is_background:
                 return  # it answered and goes on
             if window.count > 1:
-                self.ws.checkpoint(alters=window.replace(count=window.count - 1))
+                self._alter(window.replace(count=window.count - 1))
             else:
                 self._close(window)
             return
@@ -273,7 +273,8 @@ class _Hook:
             # its beginning was never reported, or what seemed to be its end was not: what is new here is the agent's
             talk = self._talk(moments.END, self._turn())
             label = f"{title(describe(event))} (its beginning was not seen)"
-            data = f"{{{talk_json(talk)}}}"
+            head = self.ws.timeline.head()
+            data = sealed(head.id, talk_json(talk)) if head is not None else f"{{{talk_json(talk)}}}"
             self.ws.checkpoint(label, actor=self.actor, step=self.step, data=data, only_changes=True)
 
     def _was_closed(self) -> bool:
@@ -325,6 +326,10 @@ class _Hook:
     def _is_this(self, window: Window) -> bool:
         """Whether it is that of the call that the event is about."""
         return window.step == self.step if self.step else window.key == self.event.input_key
+
+    def _alter(self, window: Window) -> None:
+        """Bring an open window up to date."""
+        self.ws.checkpoint(data=sealed(window.opened), alters=window)
 
     def _finish(self, window: str, *, is_guess: bool = False) -> None:
         """Write down what became of the effects of a window's call."""

@@ -21,7 +21,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def checkpoints(timeline: Timeline) -> Iterator[TimelineEntry]:
-    """Checkpoints that someone asked for, newest first: not the ends of steps, not the safety ones of rollbacks."""
+    """Checkpoints that someone asked for, newest first: not those at and before the end of a step, nor of rollbacks."""
     for entry in timeline.backwards():
         if entry.kind == CHECKPOINT and not entry.data.startswith((SAFETY, SEAL)) and not entry.is_pruned:
             yield entry

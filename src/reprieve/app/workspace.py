@@ -16,7 +16,7 @@ from reprieve.model.entry import Entry
 from reprieve.model.reporter import Reporter
 from reprieve.model.timeline import CHECKPOINT, MOVES, Draft, TimelineEntry, WorkspaceRecord
 from reprieve.model.value import Value
-from reprieve.model.window import SAFETY, SEAL, Window, field
+from reprieve.model.window import SAFETY, Window, field, sealed
 from reprieve.store.chain import new_id
 
 TYPE_CHECKING = False
@@ -224,7 +224,7 @@ class Workspace:
 
         `actor`: who made what changed, where the caller knows better than the windows tell.
         """
-        data = f'{SEAL}{window.opened}"{"," + more if more else ""}}}'
+        data = sealed(window.opened, more)
         return self.checkpoint(label, note=note, step=window.step, data=data, closes=window.id, left=left, actor=actor)
 
     def resolve(self, ref: str) -> TimelineEntry:

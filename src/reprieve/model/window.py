@@ -13,7 +13,8 @@ from __future__ import annotations
 from reprieve.model.actor import PERSON, UNKNOWN, shared
 from reprieve.model.value import Value
 
-SEAL = '{"before":"'  # how the data of a checkpoint that ends a step begins: the id of the one before the step
+# how the data of a checkpoint at the end of a step, or inside of it, begins: the id of the one before the step
+SEAL = '{"before":"'
 SAFETY = '{"safety":"'  # and of a checkpoint that was taken before a move
 _OPEN, _LEFT, _CLOSES, _OPENS = '"open":[', '"left":[', '"closes":"', '"opens":"'
 
@@ -112,6 +113,14 @@ def with_standing(data: str, now: Standing, *, opens: str = "", closes: str = ""
     else:
         parts.append(_OPEN + "]")
     return "{" + ",".join(parts) + "}"
+
+
+def sealed(before: str, more: str = "") -> str:
+    """The data of a checkpoint that nobody asked for, at the end of a step or inside of it.
+
+    `before`: id of the checkpoint before the step. `more`: other fields, as JSON text.
+    """
+    return f'{SEAL}{before}"{"," + more if more else ""}}}'
 
 
 def opens(data: str) -> str:
