@@ -292,6 +292,14 @@ def test_what_never_ran_is_not_done(agent: Agent, cli: Cli, project: Path, event
     assert at_work(project) == []
 
 
+def test_an_end_that_comes_late_tells_what_became_of_the_effect(agent: Agent, cli: Cli) -> None:
+    agent.asks(PUSH)
+    agent._send("UserPromptSubmit", "", "")
+    assert states(cli) == ["unknown"]
+    agent.ran(PUSH)
+    assert states(cli) == ["done"]
+
+
 def test_what_an_agent_cannot_ask_is_refused_and_nobody_is_at_work(project: Path) -> None:
     payload = {
         "session_id": "x1", "turn_id": "t1", "model": "m", "cwd": str(project), "hook_event_name": "PreToolUse",

@@ -138,6 +138,36 @@ def test_a_call_whose_beginning_was_not_seen_is_what_a_rollback_takes_back(claud
     assert readme.read_bytes() == before
 
 
+@pytest.mark.parametrize("end", ["PostToolUse", "PostToolUseFailure"])
+def test_a_call_that_goes_on_while_the_person_says_more_is_one_step(claude: Claude, cli: Cli, end: str) -> None:
+    """The prompt seemed to end it; what it wrote until its end, well or badly, is its own and goes with it."""
+    a, b, mine = (claude.project / name for name in ("a", "b", "mine"))
+    claude.prompt("build", prompt_id="p1")
+    claude.before("c1")
+    a.write_text("early")
+    claude.prompt("and be quick", prompt_id="p2")
+    b.write_text("late")
+    claude.send(end, tool_name="Bash", tool_input={"command": "make"}, tool_use_id="c1", error="exit 1")
+    claude.send("Stop")
+    mine.write_text("a person's")
+    for words in (["undo", "call:c1"], ["undo"], ["rollback", "call:c1"], ["rollback", "session:s1"]):
+        cli(*words)
+        assert [path.exists() for path in (a, b, mine)] == [False, False, True], words
+        cli("redo")
+
+
+def test_a_refusal_that_is_reported_makes_nothing_the_agents(claude: Claude) -> None:
+    claude.before("c1")
+    claude.after("c1")
+    (claude.project / "mine").write_text("a person's")
+    why = {"error": "Error: Reprieve: this step can't be taken back"}
+    for event, more in (("PermissionDenied", {}), ("PostToolUseFailure", why)):
+        claude.send(event, tool_name="Bash", tool_input={"command": "make"}, tool_use_id="c2", **more)
+    claude.before("c3")
+    (by,) = {entry.actor for entry in entries(claude.project) if entry.changed and entry.seq > 1}
+    assert by == "person"
+
+
 @pytest.mark.parametrize("event", ["Stop", "SessionEnd", "UserPromptSubmit"])
 def test_an_end_that_never_comes_is_concluded_from_what_comes_next(claude: Claude, project: Path, event: str) -> None:
     claude.before("c1", "sleep 600")

@@ -56,6 +56,8 @@ def story(capture: Capture, since: int, seen: Snapshot | None, until: int = 1 <<
         raw.append((Span(UNKNOWN, lost), False))
     for entry in entries:
         ids = at.lineages()
+        if (late := closes(entry.data)) and not any(late in line for line in ids):
+            ids = (*ids, (late,))  # its end was reported after it had been taken for over
         delta = tree.decode_delta(capture.object(entry.delta)) if entry.delta else []
         if entry.kind in MOVES:
             raw.append((Span(REPRIEVE, delta, entry, (), True), False))

@@ -33,7 +33,7 @@ from reprieve.model.hookevent import (
 )
 from reprieve.model.reporter import Reporter
 from reprieve.model.talk import Talk, talk_json
-from reprieve.model.window import field, sealed
+from reprieve.model.window import closes, field, opens, sealed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -269,20 +269,33 @@ class _Hook:
             else:
                 self._close(window)
             return
-        if event.kind == AFTER and not self.is_elsewhere and not self._was_closed():
-            # its beginning was never reported, or what seemed to be its end was not: what is new here is the agent's
-            talk = self._talk(moments.END, self._turn())
-            label = f"{title(describe(event))} (its beginning was not seen)"
-            head = self.ws.timeline.head()
-            data = sealed(head.id, talk_json(talk)) if head is not None else f"{{{talk_json(talk)}}}"
-            self.ws.checkpoint(label, actor=self.actor, step=self.step, data=data, only_changes=True)
+        late = None if self.is_elsewhere else self._late()
+        if late is None:
+            return
+        id, before = late
+        if id:
+            self._finish(id)
+        if event.is_refused:
+            return
+        # its beginning was never reported, or what seemed to be its end was not: what is new here is the agent's
+        head = self.ws.timeline.head()
+        before = before or (head.id if head is not None else "")
+        talk = talk_json(self._talk(moments.END, self._turn()))
+        label = f"{title(describe(event))} ({'its end came late' if id else 'its beginning was not seen'})"
+        data = sealed(before, talk) if before else f"{{{talk}}}"
+        self.ws.checkpoint(label, actor=self.actor, step=self.step, data=data, closes=id, only_changes=True)
 
-    def _was_closed(self) -> bool:
-        """Whether this end was reported before. A guess is none: then the call went on until now."""
-        for _, talk in self.recent.talks:
+    def _late(self) -> tuple[str, str] | None:
+        """The window of the call that ends now though none is open, and the checkpoint before it; "" if never seen.
+
+        None if its end was reported before. A guess is no report: then the call went on until now.
+        """
+        for entry, talk in self.recent.talks:
             if talk.call == (self.event.call_id or "") and talk.key == self._key():
-                return talk.at == moments.END and not talk.is_guess
-        return False
+                if talk.at != moments.END:
+                    return opens(entry.data), entry.id
+                return (closes(entry.data), field(entry.data, "before")) if talk.is_guess else None
+        return "", ""
 
     def _end(self) -> None:
         """The end of a turn, of a sub-agent, of the session, or of a batch of calls."""

@@ -108,10 +108,8 @@ def _of_entry(timeline: Timeline, entry: TimelineEntry) -> Step:
 
 
 def _of_window(timeline: Timeline, opened: TimelineEntry, id: str, name: str) -> Step:
-    for entry in timeline.after(opened.seq):
-        if closes(entry.data) == id:
-            return Step(id, name, opened.seq, opened, entry)
-    return Step(id, name, opened.seq, opened, None)
+    ends = [entry for entry in timeline.after(opened.seq) if closes(entry.data) == id]  # the last one may come late
+    return Step(id, name, opened.seq, opened, ends[-1] if ends else None)
 
 
 def _turn(timeline: Timeline, number: int, session: str = "") -> Step:
