@@ -196,6 +196,25 @@ def test_A10_what_goes_on_in_the_background_stays_the_agents(claude: Claude, pro
     assert {e.actor for e in entries(project) if e.changed and e.seq > 1} == {"claude-code:s1"}
 
 
+def test_A10_a_call_that_was_put_into_the_background_while_it_ran_goes_on(claude: Claude, cli: Cli) -> None:
+    """Ctrl-B, or its time was up: its end is reported, and it is none."""
+    project = claude.project
+    claude.prompt("build", prompt_id="p1")
+    claude.before("c1")
+    response = {"stdout": "", "interrupted": False, "backgroundTaskId": "b1", "backgroundedByUser": True}
+    claude.send(
+        "PostToolUse", tool_name="Bash", tool_input={"command": "make"}, tool_use_id="c1", tool_response=response
+    )
+    assert open_steps(project) == ["call:c1"]
+    claude.send("Stop", background_tasks=[{"id": "b1"}])
+    claude.prompt("and now?", prompt_id="p2")
+    (project / "late").write_text("late")
+    claude.send("Stop", background_tasks=[])
+    assert open_steps(project) == []
+    cli("undo", "call:c1")
+    assert not (project / "late").exists()
+
+
 def test_A10_work_that_was_sent_to_the_background_later_is_watched_too(claude: Claude, project: Path) -> None:
     claude.before("c1")
     claude.after("c1")

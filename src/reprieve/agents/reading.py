@@ -235,6 +235,8 @@ def claude_shaped(
     batch = payload.get("tool_calls")
     ended = [text(c, "tool_use_id", "id") for c in batch if isinstance(c, dict)] if isinstance(batch, list) else []
     is_background = bool(payload.get("background_tasks")) or arguments.get("run_in_background") is True
+    # a call that the person, or its time limit, put into the background while it ran
+    is_background = is_background or text(inner(payload, "tool_response"), "backgroundTaskId") is not None
     return call(
         agent,
         kind,

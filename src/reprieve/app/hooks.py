@@ -263,6 +263,8 @@ class _Hook:
             self.is_found = True
             self._finish(window.id)
             if event.is_background or window.is_background:
+                if not window.is_background:
+                    self._alter(window.replace(is_background=True))
                 return  # it answered and goes on
             if window.count > 1:
                 self._alter(window.replace(count=window.count - 1))
