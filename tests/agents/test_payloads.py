@@ -162,6 +162,17 @@ def test_an_unknown_event_is_of_no_interest() -> None:
         assert registry.load(name).read({}, "SomethingNew").kind == OTHER
 
 
+@pytest.mark.parametrize("agent", NAMES)
+def test_a_name_of_an_event_that_nobody_knows_does_not_hide_what_the_command_line_says(agent: str) -> None:
+    """A renamed event would otherwise run every call without a checkpoint, in silence."""
+    read, record = registry.load(agent).read, next(r for _, r in recordings(agent) if r["expect"]["kind"] == BEFORE)
+    payload = dict(record["payload"])
+    known = read(payload, record["argument"])
+    names = ("hook_event_name", "hookEventName", "event", "event_type", "hookName", "agent_action_name", "type")
+    renamed = {key: f"{value}V2" if key in names else value for key, value in payload.items()}
+    assert read(renamed, known.raw_event) == known
+
+
 def test_an_unknown_agent_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(Usage) as caught:
         registry.load("claude")

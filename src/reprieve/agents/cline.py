@@ -6,7 +6,7 @@ looks in, and if both are taken, installing says so instead of overwriting.
 
 from __future__ import annotations
 
-from reprieve.agents.reading import Tools, call, inner, say, strings, text
+from reprieve.agents.reading import Tools, call, event_name, inner, say, strings, text
 from reprieve.model.hookevent import (
     AFTER,
     ALLOW,
@@ -67,7 +67,7 @@ _BLOCKS = (
 
 
 def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
-    raw_event = text(payload, "hookName") or event or ""
+    raw_event = event_name(text(payload, "hookName"), event, KINDS)
     kind = KINDS.get(raw_event, OTHER)
     block = inner(payload, *_BLOCKS)
     sdk = inner(payload, "tool_call", "tool_result")

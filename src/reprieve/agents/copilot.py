@@ -6,7 +6,7 @@ the installed command ends in `|| true`. A deny on stdout still counts. Copilot 
 
 from __future__ import annotations
 
-from reprieve.agents.reading import Tools, call, inner, key_of, say, text
+from reprieve.agents.reading import Tools, call, event_name, inner, key_of, say, text
 from reprieve.model.hookevent import (
     AFTER,
     ALLOW,
@@ -63,7 +63,7 @@ _EVENTS = (
 
 
 def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
-    raw_event = text(payload, "hook_event_name", "hookEventName") or event or _guess(payload)
+    raw_event = event_name(text(payload, "hook_event_name", "hookEventName"), event, KINDS) or _guess(payload)
     kind = KINDS.get(raw_event, OTHER)
     found = call(
         NAME,

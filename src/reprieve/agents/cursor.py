@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprieve.agents.reading import Tools, call, inner, say, strings, text
+from reprieve.agents.reading import Tools, call, event_name, inner, say, strings, text
 from reprieve.model.hookevent import (
     AFTER,
     ALLOW,
@@ -75,7 +75,7 @@ _EVENTS = (
 
 
 def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
-    raw_event = text(payload, "hook_event_name") or event or ""
+    raw_event = event_name(text(payload, "hook_event_name"), event, {**KINDS, **_CLAUDE})
     name = _CLAUDE.get(raw_event, raw_event)
     arguments = inner(payload, "tool_input")
     if name in _IMPLIED and not arguments:

@@ -89,6 +89,14 @@ def parsed(source: str) -> object:
         return None
 
 
+def event_name(said: str | None, event: str | None, kinds: Mapping[str, str]) -> str:
+    """What an event is called: as the payload says or, if that means nothing to us, the command line.
+
+    Agents rename events. The word on the command line we wrote ourselves, for the event that it stands at.
+    """
+    return (event if said not in kinds and event in kinds else said or event) or ""
+
+
 def strings(value: object) -> list[str]:
     """The strings of a list; a lone string is a list of one."""
     if isinstance(value, str):
@@ -229,7 +237,7 @@ def claude_shaped(
     agent: str, payload: Payload, event: str | None, *, kinds: Mapping[str, str], tools: Tools, can_ask: bool = False
 ) -> HookEvent:
     """Read the payload that Claude Code defined and that Codex, VS Code, Goose, Crush and OpenHands copied."""
-    raw_event = text(payload, "hook_event_name", "hookEventName", "event", "event_type") or event or ""
+    raw_event = event_name(text(payload, "hook_event_name", "hookEventName", "event", "event_type"), event, kinds)
     kind = kinds.get(raw_event, OTHER)
     arguments = inner(payload, "tool_input", "toolInput")
     batch = payload.get("tool_calls")

@@ -5,7 +5,7 @@ No call ids (an execution id per turn), no asking, no notes to the model, no tim
 
 from __future__ import annotations
 
-from reprieve.agents.reading import Tools, call, inner, refuse_by_exit, text
+from reprieve.agents.reading import Tools, call, event_name, inner, refuse_by_exit, text
 from reprieve.model.hookevent import AFTER, ALLOW, BEFORE, OTHER, PROMPT, SILENT, TURN_END, Answer, HookEvent, Reply
 
 TYPE_CHECKING = False
@@ -41,7 +41,7 @@ _EVENTS = (
 
 
 def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
-    raw_event = text(payload, "agent_action_name") or event or ""
+    raw_event = event_name(text(payload, "agent_action_name"), event, KINDS)
     info = inner(payload, "tool_info")
     tool = raw_event.partition("_")[2] or None
     arguments: Mapping[str, object] = info
