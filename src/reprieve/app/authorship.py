@@ -103,7 +103,7 @@ def _told_apart(span: Span, at: Standing) -> list[Span]:
     """The same change by change, where several windows were open and said which paths are theirs alone."""
     if len(span.windows) < 2 or not span.delta or not any(window.writes for window in at.open):
         return [span]
-    from reprieve.app.moves import selector
+    from reprieve.app.paths import selector
 
     by_id = {window.id: window for window in at.open}
     claims = [

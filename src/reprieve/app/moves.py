@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from reprieve.app import authorship
+from reprieve.app.paths import selector
 from reprieve.errors import BadRef, Conflict, Usage
 from reprieve.files import live_sqlite, native, tree
 from reprieve.files.content import read as read_pieces
@@ -26,13 +27,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from reprieve.app.paths import Selects
     from reprieve.app.steps import Step
     from reprieve.app.workspace import Workspace
     from reprieve.files.snapshot import Snapshot
     from reprieve.rollback.chains import Link
     from reprieve.rollback.selective import Decided
-
-    Selects = Callable[[bytes], bool]
 
 _PUSHED = b"/logs/refs/remotes/"
 
@@ -495,38 +495,6 @@ class Moves:
                     )
                 if entry.delta or entry.id in beside:
                     yield entry
-
-
-def selector(
-    paths: Sequence[bytes],
-    *,
-    is_there: Callable[[bytes], bool] = lambda path: False,
-    is_database: Callable[[bytes], bool] = lambda path: True,
-) -> Selects:
-    """Whether a path is one of these, is in one of these folders, or matches one of these globs.
-
-    The name of something that `is_there` means just that, whatever else it would match as a glob.
-    """
-    plain = {p.rstrip(b"/") for p in paths}
-    globs = [p for p in plain if any(c in p for c in b"*?[") and not is_there(p)]
-
-    def is_named(path: bytes) -> bool:
-        if b"" in plain or path in plain or any(above in plain for above in tree.ancestors(path)):
-            return True
-        if not globs:
-            return False
-        from fnmatch import fnmatchcase
-
-        return any(fnmatchcase(at, glob) for glob in globs for at in (path, *tree.ancestors(path)) if at)
-
-    def selects(path: bytes) -> bool:
-        if is_named(path):
-            return True
-        # a database is one thing with its side files
-        base = next((path[: -len(suffix)] for suffix in live_sqlite.SUFFIXES if path.endswith(suffix)), b"")
-        return bool(base) and is_named(base) and is_database(base)
-
-    return selects
 
 
 def is_as_left(now: Entry | None, left: Entry | None) -> bool:

@@ -1,10 +1,19 @@
-"""Read the paths that a person or an agent names: from where they stand to where that is in the workspace."""
+"""Read the paths that a person or an agent names: from where they stand to where that is in the workspace,
+and what of it they mean.
+"""
 
 from __future__ import annotations
 
 import os
 
 from reprieve.errors import Usage
+from reprieve.files import live_sqlite, tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Selects = Callable[[bytes], bool]
 
 
 def beneath_root(root: bytes, start: str, given: str) -> bytes:
@@ -27,6 +36,38 @@ def beneath_root(root: bytes, start: str, given: str) -> bytes:
     if not _is_within(named, top):
         raise Usage(f"'{given}' is outside the workspace '{os.fsdecode(root)}'")
     return _cut(named, top)
+
+
+def selector(
+    paths: Sequence[bytes],
+    *,
+    is_there: Callable[[bytes], bool] = lambda path: False,
+    is_database: Callable[[bytes], bool] = lambda path: True,
+) -> Selects:
+    """Whether a path is one of these, is in one of these folders, or matches one of these globs.
+
+    The name of something that `is_there` means just that, whatever else it would match as a glob.
+    """
+    plain = {p.rstrip(b"/") for p in paths}
+    globs = [p for p in plain if any(c in p for c in b"*?[") and not is_there(p)]
+
+    def is_named(path: bytes) -> bool:
+        if b"" in plain or path in plain or any(above in plain for above in tree.ancestors(path)):
+            return True
+        if not globs:
+            return False
+        from fnmatch import fnmatchcase
+
+        return any(fnmatchcase(at, glob) for glob in globs for at in (path, *tree.ancestors(path)) if at)
+
+    def selects(path: bytes) -> bool:
+        if is_named(path):
+            return True
+        # a database is one thing with its side files
+        base = next((path[: -len(suffix)] for suffix in live_sqlite.SUFFIXES if path.endswith(suffix)), b"")
+        return bool(base) and is_named(base) and is_database(base)
+
+    return selects
 
 
 def _is_within(path: bytes, root: bytes) -> bool:

@@ -295,7 +295,7 @@ class Workspace:
                 changes = (*changes, *beside(self, first, second)[0])
             found = Status(first, changes, ())
         if paths:
-            from reprieve.app.moves import selector
+            from reprieve.app.paths import selector
 
             selects = selector(paths)
             found = found.replace(changes=tuple(c for c in found.changes if selects(c.path)))
