@@ -379,7 +379,8 @@ def test_WB37_any_session_id_is_a_session(project: Path, session: str) -> None:
 
 
 @pytest.mark.parametrize("odd", ["\ud800", "\udcff", "a\0b", "x" * 100_000, "\u202e", "\x1b[31m", "日本"])
-def test_WB37_odd_text_in_any_field_is_recorded(project: Path, odd: str) -> None:
+def test_WB37_odd_text_in_any_field_is_recorded(project: Path, odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)  # where an agent's odd directory is not there, that is what its hook protects
     claude = Claude(project, odd)
     for fields in (
         {"tool_name": odd, "tool_input": {"command": odd}},
