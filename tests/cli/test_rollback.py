@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -230,3 +234,65 @@ def test_a_name_outside_that_keeps_the_agents_bytes_is_said(cli: Cli, project: P
 def test_effects_alone_since_what_is_no_checkpoint(cli: Cli, broken: Path) -> None:
     result = cli("rollback", "--effects", "nosuch", "--json", check=False)
     assert result.code == 2 and "nosuch" in result.json["error"]["message"]
+
+
+_LOGGER = """
+import mmap, os, sys
+path, how = sys.argv[1:]
+fd = os.open(path, os.O_RDONLY if how == "reads" else os.O_RDWR | os.O_APPEND)
+if how == "mapped":
+    held = mmap.mmap(fd, 0)
+    os.close(fd)
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def _logger(path: Path, how: str) -> Iterator[int]:
+    """A program that has the file open until it is told to end; its pid."""
+    program = [sys.executable, "-c", _LOGGER, str(path), how]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        yield process.pid
+        process.stdin.close()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+@pytest.mark.parametrize("how", ["writes", "mapped"])
+@pytest.mark.parametrize("move", [["rollback"], ["revert", "README.md", "note"], ["undo"], ["redo"]])
+def test_a_program_that_has_the_file_open_for_writing_is_named(
+    cli: Cli, project: Path, move: list[str], how: str
+) -> None:
+    """It writes on into a file without a name, so somebody has to restart it."""
+    cli("run", "--", "sh", "-c", "echo theirs >> README.md; echo theirs > note")
+    if move == ["redo"]:
+        cli("rollback")
+    with _logger(project / "README.md", how) as pid:
+        result = cli(*move, "--json")
+    held = result.json["report"]["held_open"]
+    assert [gap["path"] for gap in held] == ["README.md"]
+    assert f"(pid {pid})" in held[0]["reason"] and "restart it" in held[0]["reason"]
+    assert "Warning: 'README.md' is held open for writing by " in result.err
+    assert "README.md" in result.json["report"]["restored"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_a_program_that_writes_what_is_deleted_is_named_and_one_that_reads_is_not(cli: Cli, project: Path) -> None:
+    cli("run", "--", "sh", "-c", "echo theirs >> README.md; echo theirs > note")
+    with _logger(project / "note", "writes") as pid, _logger(project / "README.md", "reads"):
+        result = cli("rollback", "--quiet")
+    assert result.err.count("Warning") == 1 and f"(pid {pid})" in result.err and "'note'" in result.err
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_a_file_that_the_caller_has_open_is_not_said_to_be_held_by_us(cli: Cli, project: Path) -> None:
+    """A shell with `exec 7>>FILE` gives its descriptor to every command."""
+    cli("run", "--", "sh", "-c", "echo theirs >> README.md")
+    with (project / "README.md").open("a") as file:
+        command = [sys.executable, "-m", "reprieve", "rollback", "-q"]
+        done = subprocess.run(
+            command, cwd=project, pass_fds=[file.fileno()], capture_output=True, text=True, check=True
+        )
+    assert done.stderr.count("(pid ") == 1 and f"(pid {os.getpid()})" in done.stderr

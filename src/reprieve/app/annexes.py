@@ -347,6 +347,7 @@ def _added(report: Report, more: Report, annex: Annex) -> Report:
         kept=(*report.kept, *(k.replace(path=at(k.path)) for k in more.kept)),
         conflicts=(*report.conflicts, *(c.replace(path=at(c.path)) for c in more.conflicts)),
         not_undone=(*report.not_undone, *(g.replace(path=at(g.path)) for g in more.not_undone)),
+        held_open=(*report.held_open, *(g.replace(path=at(g.path)) for g in more.held_open)),
     )
 
 

@@ -152,6 +152,7 @@ def report_json(report: Report) -> Json:
         "conflicts": [conflict_json(conflict) for conflict in report.conflicts],
         "effects": [effect_outcome_json(effect) for effect in report.effects],
         "not_undone": [gap_json(gap) for gap in report.not_undone],
+        "held_open": [gap_json(gap) for gap in report.held_open],
         "safety_checkpoint": report.safety_checkpoint,
         "redo": report.redo,
     }

@@ -34,7 +34,8 @@ those here stay.
 - gap: `path`, `reason`
 - plan: `id`, `target`, `actions` (each `kind`, `path` or `effect`, `verb`, `actor`, `reason`), `conflicts`, `kept`,
   `not_undone`
-- report: `operation`, `restored`, `deleted`, `kept`, `conflicts`, `effects`, `not_undone`, `safety_checkpoint`, `redo`
+- report: `operation`, `restored`, `deleted`, `kept`, `conflicts`, `effects`, `not_undone`, `safety_checkpoint`, `redo`,
+  `held_open` (gaps: what was taken back while a program has the old file open for writing)
 
 Paths are relative to the root, with `/`. Bytes that are not UTF-8 stand as `\\udcXX`.
 """

@@ -140,6 +140,48 @@ def left_by(run: int) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
+def find_writers(files: set[tuple[int, int]]) -> dict[tuple[int, int], list[tuple[int, str]]]:
+    """(pid, name) of the processes that have these (device, inode) open for writing, or mapped so.
+
+    Those of other people can't be asked.
+    """
+    found: dict[tuple[int, int], list[tuple[int, str]]] = {}
+    for pid in filter(str.isdecimal, os.listdir("/proc") if os.path.isdir("/proc/self") else ()):
+        try:
+            held = _open_for_writing(pid, files) | _mapped_for_writing(pid, files)
+            with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as f:
+                name = f.read().strip()
+        except OSError:
+            continue  # gone, or not ours to ask
+        for file in held:
+            found.setdefault(file, []).append((int(pid), name))
+    return found
+
+
+def _open_for_writing(pid: str, files: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    found = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            st = os.stat(f"/proc/{pid}/fd/{fd}")
+            if (st.st_dev, st.st_ino) not in files:
+                continue
+            with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as f:
+                flags = next((int(line.split()[1], 8) for line in f if line.startswith(b"flags:")), 0)
+        except OSError:
+            continue  # closed meanwhile
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            found.add((st.st_dev, st.st_ino))
+    return found
+
+
+def _mapped_for_writing(pid: str, files: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    inodes = {b"%d" % ino: (dev, ino) for dev, ino in files}
+    with open(f"/proc/{pid}/maps", "rb") as f:
+        # address, rights, offset, device, inode, path
+        lines = (line.split(None, 5) for line in f)
+        return {inodes[line[4]] for line in lines if line[4] in inodes and line[1][1::2] == b"ws"}
+
+
 def is_mapped(ino: int) -> bool:
     """Whether a process has this file mapped so that it can write it; those of other people can't be asked."""
     wanted = b" %d " % ino

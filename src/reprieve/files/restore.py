@@ -91,6 +91,11 @@ class Restore:
         """What could not be set."""
         return self._steps.lost
 
+    @property
+    def held(self) -> list[Gap]:
+        """What was replaced or removed while a program has it open for writing, and which."""
+        return self._steps.held
+
     # -- before anything is touched
 
     def check(self) -> None:
@@ -260,6 +265,8 @@ class Restore:
                 self._steps.return_late_writes(self._wanted_at)
                 is_checked = True
                 self._say_what_is_shared()
+                for gap in self.held:
+                    self.reporter.warn(f"'{os.fsdecode(gap.path)}' is {gap.reason}")
                 self._is_out = bool(self.attic) and all(stage.move_out(self.attic) for stage in self.stages.values())
                 is_left = self._is_out and afterwards.leave(self._clear_stages)
                 for stage in self.stages.values() if not is_left else ():

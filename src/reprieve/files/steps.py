@@ -19,6 +19,7 @@ from reprieve.files.beneath import is_listed
 from reprieve.files.likeness import has_bytes
 from reprieve.files.links import count_names
 from reprieve.files.meta import file_type, set_meta
+from reprieve.files.processes import find_writers
 from reprieve.model.change import Gap
 from reprieve.model.entry import DIR, FILE, Entry
 from reprieve.model.plan import Conflicted
@@ -49,6 +50,7 @@ class Steps:
         self.conflicts: list[Conflicted] = []
         self.lost: list[Gap] = []
         self.shared: list[bytes] = []  # what was taken out and has another name outside of the tree
+        self.held: list[Gap] = []  # what was taken out while a program has it open for writing
         self._made: list[tuple[str, bytes, bytes, Stage]] = []  # (what, path, name in the stage), to take back
         self._counts: dict[int, int] | None = None  # hard-link group -> names in the tree
         self._trash: list[tuple[Stage, bytes, bytes]] = []  # (stage, name in it, path that it came from)
@@ -211,10 +213,11 @@ class Steps:
     def return_late_writes(self, wanted: Callable[[bytes], Entry | None]) -> None:
         """A program may hold a replaced file open and write on: such a file goes back to its place and is named.
 
-        `wanted` tells what was put at a path in its stead.
+        `wanted` tells what was put at a path in its stead. What is open and was not written yet is named in `held`.
         """
         if self.recover:
             return
+        held: list[tuple[bytes, tuple[int, int], bool]] = []
         for (stage, name, path), is_open in zip(self._trash, self._still_open(), strict=True):
             from_fd, last_name = stage.spot(name)
             st = os.stat(last_name, dir_fd=from_fd, follow_symlinks=False)
@@ -227,6 +230,8 @@ class Steps:
             is_same = (st.st_size, st.st_mtime_ns) == (entry.size, entry.mtime_s * 1_000_000_000 + entry.mtime_ns)
             # what is written through a mapping does not always move the times
             if is_same and not (is_open and not has_bytes(from_fd, last_name, entry)):
+                if is_open:
+                    held.append((path, (st.st_dev, st.st_ino), _is_surely_open(from_fd, last_name)))
                 continue
             try:
                 fd, last = self.doors.parent(path)
@@ -243,6 +248,20 @@ class Steps:
                     reason += f"; what somebody put there meanwhile is saved as {rescue(stage, from_fd, last_name)}"
             self.done.discard(path)
             self.conflicts.append(Conflicted(path, reason))
+        if held:
+            self._name_holders(held)
+
+    def _name_holders(self, held: list[tuple[bytes, tuple[int, int], bool]]) -> None:
+        """Which programs they are: they write on into a file that has no name any more, and do not notice."""
+        programs = find_writers({file for _, file, _ in held})
+        for path, file, is_sure in held:
+            some = programs.get(file, [])
+            # we may have it from who called us, who is the one to be restarted
+            others = [program for program in some if program[0] != os.getpid()] or some
+            names = " and ".join(f"{name} (pid {pid})" for pid, name in others)
+            if names or is_sure:  # where leases do not work nothing but the program itself is a proof
+                reason = f"held open for writing by {names or 'a program of another user'}"
+                self.held.append(Gap(path, f"{reason}; what it writes from now on goes to the old file: restart it"))
 
     def names(self, link: int) -> int:
         """How many names of a hard-link group were in the tree; a file without a group had one."""
@@ -311,6 +330,20 @@ def rescue(stage: Stage, dir_fd: int, name: bytes) -> str:
         except FileExistsError:
             saved = b"%s-%d" % (first, number)
     return os.fsdecode(saved)
+
+
+def _is_surely_open(dir_fd: int, name: bytes) -> bool:
+    """Whether somebody has it open for writing, and not merely that it can't be told."""
+    from reprieve.files._twin_open import writer_of
+
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd)
+    except OSError:
+        return False
+    try:
+        return writer_of(fd) is True
+    finally:
+        os.close(fd)
 
 
 def _is_placed(dir_fd: int, name: bytes, entry: Entry | None) -> bool:

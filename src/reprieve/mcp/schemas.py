@@ -97,7 +97,7 @@ OUTCOME = _object("id", "state", "detail", id=_S, state=_S, detail=_S)
 REPORT = _object(
     "operation", "restored", "deleted", "kept", "conflicts", "effects", "not_undone", "safety_checkpoint", "redo",
     operation=_S, restored=_list(_S), deleted=_list(_S), kept=_list(_ANY), conflicts=_list(_ANY),
-    effects=_list(OUTCOME), not_undone=_list(GAP), safety_checkpoint=_S, redo=_S,
+    effects=_list(OUTCOME), not_undone=_list(GAP), held_open=_list(GAP), safety_checkpoint=_S, redo=_S,
 )  # fmt: skip
 EFFECT = _object(
     "id", "seq", "kind", "class", "resource", "state", "undo_state", "description", "inverse",

@@ -118,6 +118,7 @@ class Report(Value):
     safety_checkpoint: str = ""
     redo: str = ""  # the command that takes it back
     effects: tuple[EffectOutcome, ...] = ()
+    held_open: tuple[Gap, ...] = ()  # taken back, and a program has the old file open and will go on writing to it
 
     @property
     def is_partial(self) -> bool:

@@ -263,6 +263,7 @@ def _record(
         deleted=tuple(path for path, _, after in done if after is None),
         conflicts=(*restore.conflicts, *outcome.conflicts),
         not_undone=tuple(restore.lost),
+        held_open=tuple(restore.held),
         safety_checkpoint=intent.safety,
         redo=f"reprieve rollback {intent.safety}" if intent.kind == REDO else "reprieve redo",
     )
