@@ -223,3 +223,25 @@ def test_a_workspace_inside_of_one_that_was_moved_is_still_found(claude: Claude,
     claude.env["CLAUDE_PROJECT_DIR"] = str(moved)
     claude.send("PreToolUse", tool_name="Bash", tool_input={"command": "x"}, tool_use_id="c1", cwd=str(moved / "inner"))
     assert open_steps(moved / "inner") == open_steps(moved) == ["call:c1"]
+
+
+def test_what_a_person_did_after_a_turn_of_mere_words_stays(
+    claude: Claude, project: Path, cli: Cli, tmp_path: Path
+) -> None:
+    """The agent tells of its calls, and there was none: so it was not the agent."""
+    outside = tmp_path / "outside"
+    outside.write_text("then")
+    cli("track", str(outside))
+    claude.prompt("one")
+    write(claude, "c1", project / "a")
+    claude.send("Stop")
+    claude.prompt("explain it to me")
+    claude.send("Stop")
+    for mine in (project / "mine", outside):
+        mine.write_text("two hours of my own work")
+    kept = cli("rollback", "turn:2", "--json").json["report"]["kept"]
+    assert {entry["reason"].partition(":")[0] for entry in kept} == {"changed by you"}
+    assert {Path(entry["path"]).name for entry in kept} == {"mine", "outside"}
+    assert {mine.read_text() for mine in (project / "mine", outside)} == {"two hours of my own work"}
+    cli("rollback", "turn:2", "--everything")
+    assert not (project / "mine").exists() and outside.read_text() == "then"

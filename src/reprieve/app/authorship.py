@@ -7,6 +7,7 @@ import os
 from reprieve.files import tree
 from reprieve.model.actor import PERSON, REPRIEVE, UNKNOWN, parts, said, shared
 from reprieve.model.change import BY_SETTINGS, WORKSPACE_FILE
+from reprieve.model.talk import has_talk
 from reprieve.model.timeline import CHECKPOINT, MOVES
 from reprieve.model.value import Value
 from reprieve.model.window import Standing, Window, closes, opens, standing
@@ -27,7 +28,7 @@ class Story(Value):
     """What happened since some point."""
 
     spans: tuple[Span, ...]
-    has_windows: bool  # somebody was at work in a window since: then what is outside of them is a person's
+    has_windows: bool  # whoever is at work here does so in windows: then what is outside of them is a person's
 
     def chains(self) -> dict[bytes, Chain]:
         """The same by path."""
@@ -44,13 +45,21 @@ class Story(Value):
         return [(path, before, after) for path, (before, after) in found.items() if before != after]
 
 
-def story(capture: Capture, since: int, seen: Snapshot | None, until: int = 1 << 62) -> Story:
-    """Everything from entry `since` on, to now if `seen` is given."""
+def is_told(timeline: Timeline, since: int) -> bool:
+    """Whether an agent tells us of its turns, at that entry or since: what it does then, it does in windows."""
+    first = timeline.at(since)
+    return any(entry is not None and has_talk(entry.data) for entry in (first, *timeline.after(since)))
+
+
+def story(
+    capture: Capture, since: int, seen: Snapshot | None, until: int = 1 << 62, *, has_windows: bool = False
+) -> Story:
+    """Everything from entry `since` on, to now if `seen` is given. `has_windows`: known from elsewhere."""
     timeline = capture.timeline
     entries = [entry for entry in timeline.after(since) if entry.seq <= until]
     at = _standing_at(timeline, since)
     raw: list[tuple[Span, bool]] = []  # with whether it was outside every window
-    has_windows = bool(at.open)
+    has_windows |= bool(at.open) or is_told(timeline, since)
     entries, at, lost = _without_pruned(capture, since, entries, at)
     if lost:
         raw.append((Span(UNKNOWN, lost), False))

@@ -57,9 +57,10 @@ class Moves:
         everything: bool = False,
         choices: Choices,
         actor: str = "",
+        has_windows: bool = False,
     ) -> Plan:
-        """Back to `target`, but for what is a person's."""
-        found = authorship.story(self.capture, target.seq, self.seen)
+        """Back to `target`, but for what is a person's. `has_windows`: as for a `story`."""
+        found = authorship.story(self.capture, target.seq, self.seen, has_windows=has_windows)
         differences = found.differences()
         # also what came and went again since: a person may have made it, and the agent deleted it
         changed = {path for span in found.spans for path, _, _ in span.delta} if only else set()

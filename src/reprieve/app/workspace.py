@@ -354,12 +354,14 @@ class Workspace:
 
         def beside(moves: Moves, annex: Annex) -> Plan | None:
             from reprieve.app.annexes import position
+            from reprieve.app.authorship import is_told
 
-            at = position(self, annex, self._target(ref))
+            target = self._target(ref)
+            at = position(self, annex, target)
             if at is None:
                 return None
-            choices = Choices(on_conflict, take_pushed)
-            return moves.rollback(at, everything=everything, choices=choices, actor=actor)
+            choices, told = Choices(on_conflict, take_pushed), is_told(self.timeline, target.seq)
+            return moves.rollback(at, everything=everything, choices=choices, actor=actor, has_windows=told)
 
         def outside(journal: Journal) -> Iterator[Effect]:
             return journal.effects(since=self._target(ref).seq, is_open=True)

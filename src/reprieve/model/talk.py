@@ -38,6 +38,11 @@ def talk_json(talk: Talk) -> str:
     return f'"talk":{dumps(fields, is_compact=True)}'
 
 
+def has_talk(data: str) -> bool:
+    """Whether the data of a checkpoint says where a conversation stood."""
+    return _TALK in data
+
+
 def talk_of(data: str, who: str = "") -> Talk | None:
     """What the data of a checkpoint says (of that session), None if nothing."""
     at = data.find(_TALK)
