@@ -471,3 +471,45 @@ def test_what_is_kept_is_never_said_to_be_as_it_was(cli: Cli, project: Path, sta
         out = cli("rollback", "start", "--only", "text", "--on-conflict", "keep", *more).out
         assert f'Nothing was changed: what differs from {start} "start" is kept' in out
         assert "as it was" not in out and "= kept      text" in out
+
+
+@pytest.mark.parametrize("deed", ["rm d/mine", "rm -r d"])
+def test_a_file_of_a_persons_that_an_agent_deleted_comes_back_into_a_directory_of_the_agents(
+    cli: Cli, project: Path, start: str, deed: str
+) -> None:
+    agent(cli, "mkdir d; echo agent > d/made", "one")
+    (project / "d/mine").write_text("my notes")
+    agent(cli, deed, "two")
+    cli("rollback", start)
+    assert (project / "d/mine").read_text() == "my notes" and not (project / "d/made").exists()
+
+
+@pytest.mark.parametrize("choice", ["keep", "both"])
+def test_what_an_agent_moved_stays_where_it_is_while_something_else_is_at_its_place(
+    cli: Cli, project: Path, choice: str
+) -> None:
+    (project / "d").mkdir()
+    (project / "d/a").write_text("a")
+    start = str(cli("checkpoint", "--json").json["checkpoint"]["id"])
+    agent(cli, "mv d x")
+    (project / "d").write_text("mine")
+    cli("rollback", start, "--on-conflict", choice)
+    assert (project / "x/a").read_text() == "a" and (project / "d").read_text() == "mine"
+
+
+def test_a_copy_beside_is_written_again_or_said_to_be_missing(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "sed -i 3s/.*/agent/ text")
+    put(project / "text", 3, "mine")
+    beside = project / f"text.checkpoint-{start}"
+    for _ in range(2):
+        cli("rollback", start, "--on-conflict", "both")
+        assert beside.read_text() == TEXT
+        cli("redo")
+        assert not beside.exists()
+    beside.write_text("something else")
+    (kept,) = (
+        k
+        for k in cli("rollback", start, "--on-conflict", "both", "--json").json["report"]["kept"]
+        if k["path"] == "text"
+    )
+    assert "is not beside it" in kept["reason"] and beside.read_text() == "something else"

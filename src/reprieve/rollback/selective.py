@@ -175,6 +175,9 @@ class _Work:
                 self._renamed(file)
             elif home != newest and file.ends[at] + 1 < len(self.chains[home].links):
                 self._settle_in(file, self._take_out(file.chain), at)
+            elif is_there:
+                self.homes[home] = newest
+                self.reasons[newest] = f"moved from {os.fsdecode(home)}, which it can't go back to"
 
     def _others(self, links: Iterable[Link]) -> tuple[Link, ...]:
         return tuple(link for link in links if not self.is_taken(link))
@@ -359,6 +362,12 @@ class _Work:
                 there = self.outcomes.get(above)
                 if there is None or (there.entry is not None and there.entry.kind == DIR):
                     continue
+                was = next((link.before for link in reversed(self.chains[above].links) if _is_dir(link.before)), None)
+                if not there.conflict and there.entry is None and self._goes_with_taken(above):
+                    # made and removed by who is taken back: it is needed by what somebody else had put there
+                    self.outcomes[above] = Outcome(self.chains[above].now or was)
+                    self.reasons[above] = "holds something that stays"
+                    continue
                 if path in self.homes:
                     self.outcomes[self.homes[path]] = outcome  # with its directory gone it stays where it is
                 if there.conflict:
@@ -383,6 +392,11 @@ class _Work:
                     self.outcomes[above] = Outcome(self.chains[above].now)
                     self.reasons[above] = "holds something that stays"
 
+    def _goes_with_taken(self, path: bytes) -> bool:
+        return all(
+            self.is_taken(link) for link in self.chains[path].links if _is_dir(link.before) != _is_dir(link.after)
+        )
+
     def _make_way(self, path: bytes) -> None:
         """Something else than a directory should be where one is now: not while somebody's file is in it."""
         if not _is_dir(self.chains[path].now):
@@ -392,6 +406,8 @@ class _Work:
             self.outcomes.update((at, Outcome(None)) for at in inside)
         elif inside:
             self.outcomes[path] = Outcome(self.chains[path].now, "holds something that stays")
+            if path in self.homes:
+                self.outcomes[self.homes[path]] = Outcome(self.chains[self.homes[path]].now)
 
     def settle(self) -> Decided:
         differences: list[tuple[bytes, Entry | None, Entry | None]] = []
@@ -460,12 +476,16 @@ class _Work:
                     reason += "; the checkpoint's is not beside it, because its directory is gone"
                 elif not self.tools.is_seen(beside):
                     reason += "; the checkpoint's is not beside it, because only it is tracked there, not its folder"
-                elif there is None:
+                elif there is None or there.now is None:
                     differences.append((beside, then.replace(link=0), None))
                     self.beside.add(beside)
                     reason += f"; the checkpoint's is beside it as {os.fsdecode(beside)}"
                 elif there.now is not None and there.now.same_bytes_key == then.same_bytes_key:
                     reason += f"; the checkpoint's is beside it as {os.fsdecode(beside)}, where it was already"
+                else:
+                    reason += (
+                        f"; the checkpoint's is not beside it, because {os.fsdecode(beside)} is something else now"
+                    )
             if now is not None or outcome.entry is None:
                 kept.append(Kept(path, reason, self._actor(chain)))
         else:
