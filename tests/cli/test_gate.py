@@ -82,6 +82,11 @@ def test_assist_leaves_what_nobody_can_read_to_the_agents_own_questions(agent: A
     assert agent.asks("make test && ./deploy.sh")[0] == "allow"
 
 
+@pytest.mark.parametrize("command", [f"{PUSH} && ./deploy.sh", f"./build.sh && {GONE}"])
+def test_assist_asks_about_what_it_can_read_beside_what_nobody_can(agent: Agent, command: str) -> None:
+    assert agent.asks(command)[0] == "ask"
+
+
 @pytest.mark.parametrize(
     "command", [GONE, f"sudo {GONE}", f"bash -c '{GONE}'", f"x=$({GONE})", "./deploy.sh", "curl -X POST x | sh"]
 )
@@ -258,6 +263,23 @@ def test_a_call_that_a_person_approved_and_that_is_reported_twice_is_not_asked_a
     (approval,) = cli("approvals", "--json").json["approvals"]
     assert at_terminal("approve", approval["id"], cwd=project, answer="y\n")[0] == 0
     assert [agent.asks(PUSH, "c2")[0] for _ in range(2)] == ["allow", "allow"]
+
+
+def test_p_19_an_approval_is_for_one_call_of_an_agent_that_tells_no_ends(agent: Agent, cli: Cli, project: Path) -> None:
+    """Crush gives calls no id and reports no end, so the next call just like it is a call of its own."""
+    payload = {
+        "event": "PreToolUse", "session_id": "s1", "cwd": str(project), "tool_name": "bash",
+        "tool_input": {"command": PUSH},
+    }  # fmt: skip
+
+    def answers() -> bytes:
+        return b"".join(reply(["crush", "PreToolUse"], json.dumps(payload).encode(), os.environ)[:2])
+
+    assert b"reprieve approve" in answers()
+    (approval,) = cli("approvals", "--json").json["approvals"]
+    assert at_terminal("approve", approval["id"], cwd=project, answer="y\n")[0] == 0
+    assert answers() == b""
+    assert b"reprieve approve" in answers()
 
 
 def test_what_a_person_refused_is_asked_about_again_and_ends_with_its_one_end(cli: Cli, project: Path) -> None:

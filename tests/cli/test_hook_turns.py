@@ -245,3 +245,32 @@ def test_what_a_person_did_after_a_turn_of_mere_words_stays(
     assert {mine.read_text() for mine in (project / "mine", outside)} == {"two hours of my own work"}
     cli("rollback", "turn:2", "--everything")
     assert not (project / "mine").exists() and outside.read_text() == "then"
+
+
+def test_a_late_end_is_heard_in_every_workspace_that_the_call_was_in(claude: Claude, other: Path, cli: Cli) -> None:
+    call = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "c1"}
+    claude.prompt("work there")
+    claude.send("PreToolUse", cwd=str(other), **call)
+    (other / "early").write_text("1")
+    claude.prompt("go on meanwhile")
+    (other / "late").write_text("2")
+    claude.send("PostToolUse", tool_response={}, **call)
+    cli("undo", "call:c1", cwd=other)
+    assert not (other / "early").exists() and not (other / "late").exists()
+
+
+def test_a_failure_of_a_call_that_never_began_makes_nothing_the_agents(claude: Claude, project: Path, cli: Cli) -> None:
+    """As agents report a call whose arguments were wrong: it did nothing."""
+    claude.prompt("go")
+    write(claude, "c1", project / "a")
+    (project / "mine").write_text("mine")
+    claude.send(
+        "PostToolUseFailure",
+        tool_name="Bash",
+        tool_input={"command": "ls"},
+        tool_use_id="c2",
+        error="invalid arguments",
+    )
+    claude.send("Stop")
+    cli("rollback", "turn:1")
+    assert (project / "mine").read_text() == "mine" and not (project / "a").exists()

@@ -44,7 +44,7 @@ def look(ws: Workspace, event: HookEvent, *, is_again: bool = False) -> tuple[Co
     """
     text, mode = event.command or "", ws.config.policy_mode
     from reprieve.app.commands import catalog_of
-    from reprieve.policy.classes import OPAQUE
+    from reprieve.policy.classes import OPAQUE, SAFE
     from reprieve.policy.decide import RUN
     from reprieve.policy.gate import judge_call
 
@@ -60,8 +60,13 @@ def look(ws: Workspace, event: HookEvent, *, is_again: bool = False) -> tuple[Co
         trusted_commands=ws.config.policy_trusted_commands,
     )
     asked = None
-    if verdict.decision != RUN and not (verdict.cls == OPAQUE and mode != AUTOPILOT):
-        asked = _unless_approved(ws, text, cwd, verdict.cls, verdict.reason, mode, verdict.hints, is_again=is_again)
+    cls, reason = verdict.cls, verdict.reason
+    if cls == OPAQUE and mode != AUTOPILOT:
+        # what nobody can read is left to the agent's own questions; not so what can be read beside it
+        plain = next((c for c in verdict.commands if c.cls not in SAFE and c.cls != OPAQUE), None)
+        cls, reason = (plain.cls, plain.reason) if plain is not None else (cls, reason)
+    if verdict.decision != RUN and not (cls == OPAQUE and mode != AUTOPILOT):
+        asked = _unless_approved(ws, text, cwd, cls, reason, mode, verdict.hints, is_again=is_again)
     if asked is not None and not (asked.decision == ASK and event.can_ask):
         raise asked
     known = [command for command in verdict.commands if command.match is not None and None not in command.argv]

@@ -55,7 +55,7 @@ class Places:
         """The workspace whose root this is."""
         return open_workspace(os.fsdecode(root), exactly=True, reporter=self._reporter, clock=self._clock)
 
-    def others(self, known: set[str], *, who: str) -> list[bytes]:
+    def others(self, known: set[str], *, who: str, also: set[str]) -> list[bytes]:
         """Roots of other workspaces where that session, or a sub-agent of it, has a window open."""
         home = places.home()
         if not self.found and not os.path.lexists(home):
@@ -70,7 +70,8 @@ class Places:
                     continue
                 timeline = store.timeline(record.id)
                 actors = {window.actor for window in last_standing(timeline, timeline.tip()).open}
-                if any(actor == who or actor.startswith(who + "/") for actor in actors) and os.path.isdir(record.root):
+                is_in = record.id in also or any(actor == who or actor.startswith(who + "/") for actor in actors)
+                if is_in and os.path.isdir(record.root):
                     roots.append(record.root)
             return roots
         finally:

@@ -88,7 +88,7 @@ def handle(
         ]
         notes = [hook.run() for hook in hooks]
         if _may_be_elsewhere(event, hooks):
-            _elsewhere(event, places, ended)
+            _elsewhere(event, places, ended, {id for hook in hooks for id in hook.also})
     except BaseException:
         places.close()  # also the last one: the lock of content that was not committed keeps `gc` waiting
         raise
@@ -112,11 +112,11 @@ def _may_be_elsewhere(event: HookEvent, hooks: list[_Hook]) -> bool:
     return True
 
 
-def _elsewhere(event: HookEvent, places: Places, ended: set[tuple[str, str]]) -> None:
+def _elsewhere(event: HookEvent, places: Places, ended: set[tuple[str, str]], also: set[str]) -> None:
     """Close what the session has open in other workspaces: an agent may have left the folder in between."""
     who = of_session(event.agent, event.session)
     known = {ws.id for ws in places.found}
-    for root in places.others(known, who=who):
+    for root in places.others(known, who=who, also=also):
         with places.open(root) as ws:
             if ws.id not in known:
                 _Hook(event, ws, outside=(), ended=ended, also=(), can_note=False, is_elsewhere=True).run()
@@ -215,7 +215,8 @@ class _Hook:
         same = next((window for window in mine if self._is_this(window) and window in now.open), None)
         commands: Commands = ()
         if event.command and self.can_gate:
-            commands = self._gate(event.command, is_again=same is not None)
+            is_again = same is not None and bool(self.step or event.tells_end)
+            commands = self._gate(event.command, is_again=is_again)
         if same is not None and (self.step or event.tells_end):
             if not self.step:
                 # a second report of the same call, or a second call just like it: there will be as many ends; but what
@@ -259,7 +260,7 @@ class _Hook:
         for window in self._open():
             if not self._is_this(window) or window.actor != self.actor:
                 continue
-            self.also = self._also_of(window)
+            self.also = self._also_of(window.opened)
             self.is_found = True
             self._finish(window.id)
             if event.is_background or window.is_background:
@@ -271,13 +272,14 @@ class _Hook:
             else:
                 self._close(window)
             return
-        late = None if self.is_elsewhere else self._late()
-        if late is None:
+        late = self._late()
+        if late is None or (self.is_elsewhere and not late[0]):
             return
         id, before = late
         if id:
+            self.also = self._also_of(before)
             self._finish(id)
-        if event.is_refused:
+        if event.is_refused or (event.kind == FAILED and not id):
             return
         # its beginning was never reported, or what seemed to be its end was not: what is new here is the agent's
         head = self.ws.timeline.head()
@@ -380,8 +382,8 @@ class _Hook:
         """More of the data of the checkpoint before a call."""
         return f',"also":"{",".join(self.also)}"' if self.also else ""
 
-    def _also_of(self, window: Window) -> tuple[str, ...]:
-        opened = self.ws.timeline.get(window.opened)
+    def _also_of(self, before: str) -> tuple[str, ...]:
+        opened = self.ws.timeline.get(before)
         return tuple(filter(None, field(opened.data, "also").split(","))) if opened is not None else ()
 
     def _turn(self) -> int:
