@@ -63,7 +63,7 @@ class Engine:
 
     def _apply(self, plan: Any) -> str:
         report = self.ws.apply(plan)
-        return "done" if report.operation else "nothing"
+        return "done" if report.operation else "kept" if plan.kept else "nothing"
 
     def verify(self) -> Any:
         return care.verify(self.ws).problems
