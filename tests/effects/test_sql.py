@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
+import reprieve
 from reprieve.app.effects import Side, journal_of, record_sql
 from reprieve.app.workspace import Workspace
+from reprieve.effects.journal import Place
+from reprieve.effects.sql import sql_inverse
 from reprieve.errors import Usage
+from reprieve.model.effect import EffectDraft
 from reprieve.model.plan import EffectOutcome
+from support import Cli
 
 
 @pytest.fixture
@@ -132,6 +137,83 @@ def test_E08_bad_case_57_a_schema_change_is_declared_not_exact_and_sequences_sta
     # later inserts may have used the sequence: it is left alone
     change(db, "INSERT INTO customer (name, city) VALUES ('cy', 'Bonn')")
     assert rows(db)[-1][0] == 3
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        [("DROP TABLE sale", [], -1)],
+        [("ALTER TABLE sale RENAME TO sold", [], -1), ("CREATE TABLE other (x)", [], -1)],
+        [("PRAGMA user_version = 7", [], -1)],
+    ],
+)
+def test_a_look_leaves_the_database_as_it_is_also_where_a_schema_change_comes_first(
+    ws: Workspace, db: Path, back: list[tuple[str, list[object], int]]
+) -> None:
+    """The preview tries the statements; every byte is as before, and the undo itself finds what it needs."""
+    change(db, "INSERT INTO sale VALUES (7, 1)")
+    record_sql(ws, str(db), back, description="made a table")
+    before = db.read_bytes()
+    with journal_of(ws) as journal:
+        side = Side(ws, journal, journal.effects(is_open=True))
+        assert [action.verb for action in side.actions] == ["undo"]
+        assert db.read_bytes() == before
+        side.carry_out()
+        assert side.outcomes[0].state == "undone"
+    assert db.read_bytes() != before
+
+
+def test_a_dry_run_drops_no_table(project: Path, db: Path, cli: Cli) -> None:
+    with reprieve.open(project) as ws:
+        ws.checkpoint("base")
+        ws.record_sql(str(db), [("DROP TABLE customer", (), -1)], description="made a table")
+    before = db.read_bytes()
+    assert "Nothing was touched" in cli("rollback", "base", "--dry-run").out
+    assert db.read_bytes() == before
+    cli("rollback", "base", "--yes")
+    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        rows(db)
+
+
+def test_a_foreign_key_is_looked_at_where_a_schema_change_comes_first(ws: Workspace, db: Path) -> None:
+    change(db, "CREATE TABLE junk (x)", "INSERT INTO sale VALUES (7, 1)")
+    back = [("DROP TABLE junk", [], -1), ("DELETE FROM customer WHERE id = ?", [1], 1)]
+    record_sql(ws, str(db), back, description="made a table")  # type: ignore[arg-type]
+    assert undo(ws).state == "conflict"
+    assert rows(db, "junk") == [] and len(rows(db)) == 1
+
+
+@pytest.mark.parametrize(
+    "ends", ["COMMIT", "END", "VACUUM", "ATTACH 'x' AS x", "/* */ COMMIT", "PRAGMA journal_mode = WAL"]
+)
+def test_a_statement_that_no_rollback_takes_back_is_neither_recorded_nor_tried(
+    ws: Workspace, db: Path, ends: str
+) -> None:
+    """Nor is one that an earlier version recorded: what stands before a COMMIT would be kept by a mere look."""
+    back = ("DELETE FROM customer WHERE id = ?", [1], 1)
+    with pytest.raises(Usage, match="ROLLBACK"):
+        record_sql(ws, str(db), [back, (ends, [], -1)], description="d")
+    inverse = sql_inverse(str(db), [back])
+    assert isinstance(inverse["statements"], list)
+    inverse["statements"].append({"sql": ends, "values": [], "rows": -1})
+    before = db.read_bytes()
+    with journal_of(ws) as journal:
+        journal.record(EffectDraft("sql", "restorable", "r", "d", inverse=inverse), Place(at=1))
+        side = Side(ws, journal, journal.effects(is_open=True))
+        assert side.actions[0].verb == "leave" and ends in side.actions[0].reason
+        side.carry_out()
+        assert side.outcomes[0].state == "failed"
+    assert db.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["SELECT setval('s', 1)", "DO $$ BEGIN END $$", "CALL p()", "UPDATE t SET a = 1; COMMIT", "DELETE FROM t;COMMIT;"],
+)
+def test_in_postgresql_too_only_what_a_rollback_takes_back_is_recorded(sql: str) -> None:
+    with pytest.raises(Usage):
+        sql_inverse("env:DATABASE_URL", [(sql, [], -1)], module="psycopg")
+    assert sql_inverse("env:DATABASE_URL", [("DROP TABLE t;", [], -1)], module="psycopg")
 
 
 def test_a_database_that_is_gone_or_locked_is_said_and_nothing_is_lost(ws: Workspace, db: Path) -> None:

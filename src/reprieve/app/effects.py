@@ -131,7 +131,7 @@ def record_sql(
     """Note a change of a database, with the statements that reverse it: (SQL, values, rows it must change; -1: any).
 
     The old values belong into each WHERE, so that a row that somebody changed since is left alone. `database` is a path
-    (sqlite3) or a credential reference (psycopg).
+    (sqlite3) or a credential reference (psycopg). Raises Usage for a statement that a ROLLBACK may not take back.
     """
     from reprieve.effects.sql import sql_inverse
     from reprieve.model.effect import RESTORABLE

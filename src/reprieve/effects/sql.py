@@ -3,9 +3,10 @@
     inverse = {"kind": "sql", "module": "sqlite3", "database": path or credential reference,
                "statements": [{"sql": ..., "values": [...], "rows": 1}], "is_exact": true}
 
-All of them in one transaction. A statement that changes another number of rows than it must (the old values in its
-WHERE no longer fit, a key was taken, a child hangs on the row) undoes nothing: somebody changed it since. Sequences,
-triggers and what a schema change took along are not brought back by statements; who records one says `is_exact: false`.
+All of them in one transaction, and only statements that a ROLLBACK takes back: a look tries them. A statement that
+changes another number of rows than it must (the old values in its WHERE no longer fit, a key was taken, a child hangs
+on the row) undoes nothing: somebody changed it since. Sequences, triggers and what a schema change took along are not
+brought back by statements; who records one says `is_exact: false`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ if TYPE_CHECKING:
 
     from reprieve.model.effect import Effect, Json
 
-MODULES = ("sqlite3", "psycopg")
+# What a ROLLBACK takes back, by how a statement begins. Not COMMIT, ATTACH or other pragmas; in PostgreSQL not SELECT,
+# DO or CALL either: setval() stays. DROP DATABASE and its like PostgreSQL itself refuses inside a transaction.
+_BOTH = ("insert ", "update ", "delete ", "create ", "drop ", "alter ")
+_TAKEN_BACK = {
+    "sqlite3": (*_BOTH, "replace ", "with ", "select ", "reindex", "analyze", "pragma user_version"),
+    "psycopg": (*_BOTH, "merge ", "truncate ", "comment ", "grant ", "revoke ", "set "),
+}
+MODULES = tuple(_TAKEN_BACK)
 _DDL = ("create", "drop", "alter", "truncate", "reindex", "vacuum")
 
 
@@ -38,6 +46,8 @@ def sql_inverse(
         raise Usage("the way to a database holds a password; name a variable: env:DATABASE_URL")
     if not statements:
         raise Usage("an inverse needs at least one statement")
+    for sql, _, _ in statements:
+        _must_be_taken_back(sql, module)
     kept = [{"sql": sql, "values": list(values), "rows": rows} for sql, values, rows in statements]
     is_exact = not any(sql.lstrip().lower().startswith(_DDL) for sql, _, _ in statements)
     where = database if is_reference(database) else os.path.abspath(database)
@@ -84,6 +94,8 @@ class SqlDriver:
     def _run(self, effect: Effect, *, keep: bool) -> str:
         """What stands in the way, "" if nothing does."""
         inverse = effect.inverse or {}
+        for statement in _statements(inverse):
+            _must_be_taken_back(str(statement["sql"]), str(inverse["module"]))
         module = __import__(str(inverse["module"]))
         connection = _connect(module, inverse)
         try:
@@ -120,9 +132,24 @@ def _connect(module: Any, inverse: Mapping[str, object]) -> Any:
         return module.connect(where)
     if not os.path.exists(where):
         raise Usage(f"the database {where} is not there")
-    connection = module.connect(where, timeout=5)
-    connection.execute("PRAGMA foreign_keys = ON")
+    # our own BEGIN: the module's comes before INSERT, UPDATE, DELETE and REPLACE alone; a DROP would be kept at once
+    connection = module.connect(where, timeout=5, isolation_level=None)
+    try:
+        connection.execute("PRAGMA foreign_keys = ON")  # inside a transaction it does nothing
+        connection.execute("BEGIN IMMEDIATE")
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _must_be_taken_back(sql: str, module: str) -> None:
+    """Raises Usage for what may stay when its transaction is rolled back."""
+    if not " ".join(sql.lower().split()).startswith(_TAKEN_BACK[module]):
+        raise Usage(f"{sql}: it is not known that a ROLLBACK takes this back, so it can't be tried first")
+    # psycopg runs several at once, and a COMMIT may be among them; sqlite3 refuses that itself
+    if module != "sqlite3" and ";" in sql.rstrip().removesuffix(";"):
+        raise Usage(f"{sql}: a ';' may begin another statement", hints=["give statements one by one, and values apart"])
 
 
 def _statements(inverse: Mapping[str, object]) -> list[dict[str, Any]]:
