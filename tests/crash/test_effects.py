@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ class Stage:
     def __init__(self, actor: ForkServer, api: Api, base: Path) -> None:
         self.actor, self.api = actor, api
         self.tree, self.template, self.home = base / "tree", base / "template", base / "home"
+        self.bank = base / "bank.db"
         self.tree.mkdir()
         (self.tree / "a").write_text("a")
         self.at = self.template
@@ -66,9 +69,22 @@ class Stage:
             seen.clear()
         if (self.tree.parent / "made").exists():
             (self.tree.parent / "made").rmdir()
+        if self.bank.exists():
+            self.fill()
         self.api.keys.clear()
         self.api.things.clear()
         self.api.things["7"] = {"id": "7"}
+
+    def fill(self) -> None:
+        """A database in which an agent has credited 10."""
+        self.bank.unlink(missing_ok=True)
+        with closing(sqlite3.connect(self.bank)) as db, db:
+            db.execute("CREATE TABLE account (id, balance)")
+            db.execute("INSERT INTO account VALUES (1, 110)")
+
+    def balance(self) -> int:
+        with closing(sqlite3.connect(self.bank)) as db:
+            return int(db.execute("SELECT balance FROM account").fetchone()[0])
 
     def states(self) -> list[dict[str, Any]]:
         ran = self.actor.run_resident(["states"], cwd=self.tree, env=self.env())  # it only looks
@@ -166,6 +182,31 @@ def test_bad_case_47_E01_E02_an_undo_happens_once_and_goes_on_where_it_was(stage
         return wrong
 
     for tally in stage.strike(("undo",), judge, "effect undo"):
+        counted(tally)
+
+
+@pytest.mark.parametrize("word", [(), ("idempotent",)])
+def test_E01_an_undo_in_a_database_happens_once(stage: Stage, counted: Counted, word: tuple[str, ...]) -> None:
+    """Killed anywhere and repeated twice: the credit is taken back once, and who says so without it is found out.
+
+    One that must not be repeated is left to a person once nobody can tell; one that may goes on by its guards.
+    """
+    stage.fill()
+    stage.run("sql", str(stage.bank), *word)
+
+    def judge() -> list[str]:
+        after = stage.balance()
+        for _ in range(2):
+            stage.run("undo")
+        (effect,) = stage.states()
+        found = (effect["undo_state"], stage.balance())
+        if word:  # its guards tell that it was done, which is then nobody's to do
+            allowed = [("undone", 100)] + [("undoing", 100)] * (after == 100)
+        else:
+            allowed = [("undone", 100), ("manual", after)]
+        return [] if found in allowed else [f"{found} after a kill that left {after}"]
+
+    for tally in stage.strike(("undo",), judge, "effect undo in a database"):
         counted(tally)
 
 

@@ -11,7 +11,7 @@ import pytest
 import reprieve
 from reprieve.app.effects import Side, journal_of, record_sql
 from reprieve.app.workspace import Workspace
-from reprieve.effects.journal import Place
+from reprieve.effects.journal import Journal, Place
 from reprieve.effects.sql import sql_inverse
 from reprieve.errors import Usage
 from reprieve.model.effect import EffectDraft
@@ -223,6 +223,38 @@ def test_a_database_that_is_gone_or_locked_is_said_and_nothing_is_lost(ws: Works
     assert undo(ws).state == "failed"
     away.rename(db)
     assert undo(ws).state == "undone"
+
+
+def test_an_undo_that_was_interrupted_is_left_to_a_person_who_is_told_what_to_look_for(ws: Workspace, db: Path) -> None:
+    """Nothing in the database tells whether it was committed before the process died; running it again may be twice."""
+    moved(ws, db)
+    with journal_of(ws) as journal:
+        (effect,) = journal.effects()
+        gone = Journal(journal.log, ws.id, clock=lambda: 1, process=(1 << 30, 1), is_alive=lambda *_: False)
+        gone.start_undo(effect.id)
+    before = rows(db)
+    for _ in range(2):
+        outcome = undo(ws)
+        assert outcome.state == "manual"
+        assert "may have been done" in outcome.detail and "UPDATE customer SET city" in outcome.detail
+        assert outcome.detail.count("a person has to look") <= 1
+    assert rows(db) == before
+
+
+def test_a_commit_that_a_reader_keeps_out_is_known_to_have_failed_and_is_tried_again(
+    ws: Workspace, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reprieve.effects.sql._WAIT_S", 0)
+    before = rows(db)
+    moved(ws, db)
+    reader = sqlite3.connect(db)
+    reading = reader.execute("SELECT 1 FROM customer UNION ALL SELECT 2")
+    reading.fetchone()
+    outcome = undo(ws)
+    assert outcome.state == "failed" and "locked" in outcome.detail
+    reading.close()
+    reader.close()
+    assert undo(ws).state == "undone" and rows(db) == before
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 forward URL   an effect from its intent to its outcome: a charge, with the refund that reverses it
 record URL    an effect that has happened already
+command PATH  likewise, with a command that must not be run twice
+sql PATH [WORD]   likewise, with a statement that must not be run twice (with a WORD: that may)
 undo          the inverses of all that is open, as `compensate --execute --yes` runs them
 hold, release URL, cancel, keep     of the newest effect
 states        all effects, as JSON
@@ -69,6 +71,14 @@ def command(ws: Workspace, journal: Journal, path: str) -> int:
     return 0
 
 
+def sql(ws: Workspace, journal: Journal, path: str, word: str = "") -> int:
+    back = ("UPDATE account SET balance = balance - 10 WHERE id = 1", (), 1)
+    if word:
+        back = ("UPDATE account SET balance = 100 WHERE id = 1 AND balance = 110", (), 1)
+    effects.record_sql(ws, path, [back], description="a credit", is_idempotent=bool(word))
+    return 0
+
+
 def undo(ws: Workspace, journal: Journal) -> int:
     side = effects.compensate(ws, "base")
     if side is None:
@@ -118,4 +128,4 @@ def base(ws: Workspace, journal: Journal) -> int:
     return 0
 
 
-_DO = {f.__name__: f for f in (forward, late, record, command, undo, hold, release, cancel, keep, states, base)}
+_DO = {f.__name__: f for f in (forward, late, record, command, sql, undo, hold, release, cancel, keep, states, base)}

@@ -127,17 +127,19 @@ def record_sql(
     module: str = "sqlite3",
     resource: str = "",
     depends: Sequence[str] = (),
+    is_idempotent: bool = False,
 ) -> Effect:
     """Note a change of a database, with the statements that reverse it: (SQL, values, rows it must change; -1: any).
 
     The old values belong into each WHERE, so that a row that somebody changed since is left alone. `database` is a path
     (sqlite3) or a credential reference (psycopg). Raises Usage for a statement that a ROLLBACK may not take back.
+    `is_idempotent`: they may be run again when nobody knows whether they were.
     """
     from reprieve.effects.sql import sql_inverse
     from reprieve.model.effect import RESTORABLE
     from reprieve.policy.redact import redact
 
-    inverse = sql_inverse(database, undo, module=module)
+    inverse = sql_inverse(database, undo, module=module, is_idempotent=is_idempotent)
     with journal_of(ws) as journal:
         draft = EffectDraft(
             "sql",

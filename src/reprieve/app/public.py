@@ -195,11 +195,24 @@ class Workspace:
         description: str,
         module: str = "sqlite3",
         resource: str = "",
+        is_idempotent: bool = False,
     ) -> Effect:
-        """Note a change of a database, with guarded statements (SQL, values, rows) that reverse it."""
+        """Note a change of a database, with guarded statements (SQL, values, rows) that reverse it.
+
+        `is_idempotent`: they may be run again when nobody knows whether they were, as after a crash: once they are
+        done, their guards no longer fit.
+        """
         from reprieve.app.effects import record_sql
 
-        return record_sql(self._inner, database, undo, description=description, module=module, resource=resource)
+        return record_sql(
+            self._inner,
+            database,
+            undo,
+            description=description,
+            module=module,
+            resource=resource,
+            is_idempotent=is_idempotent,
+        )
 
     def record_http(
         self,

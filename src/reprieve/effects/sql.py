@@ -1,12 +1,16 @@
 """Undo by SQL that was frozen when the effect was recorded: each statement guarded by what the effect left behind.
 
     inverse = {"kind": "sql", "module": "sqlite3", "database": path or credential reference,
-               "statements": [{"sql": ..., "values": [...], "rows": 1}], "is_exact": true}
+               "statements": [{"sql": ..., "values": [...], "rows": 1}], "is_exact": true,
+               "is_idempotent": false}
 
 All of them in one transaction, and only statements that a ROLLBACK takes back: a look tries them. A statement that
 changes another number of rows than it must (the old values in its WHERE no longer fit, a key was taken, a child hangs
 on the row) undoes nothing: somebody changed it since. Sequences, triggers and what a schema change took along are not
 brought back by statements; who records one says `is_exact: false`.
+
+Whether an interrupted one was committed the database doesn't tell, nor does it that the statements fit: `SET balance =
+balance - 10` always does. They are run again only where the recording says that this does no harm.
 """
 
 from __future__ import annotations
@@ -33,11 +37,16 @@ _TAKEN_BACK = {
     "psycopg": (*_BOTH, "merge ", "truncate ", "comment ", "grant ", "revoke ", "set "),
 }
 MODULES = tuple(_TAKEN_BACK)
+_WAIT_S = 5  # for another connection's lock
 _DDL = ("create", "drop", "alter", "truncate", "reindex", "vacuum")
 
 
 def sql_inverse(
-    database: str, statements: Sequence[tuple[str, Sequence[object], int]], *, module: str = "sqlite3"
+    database: str,
+    statements: Sequence[tuple[str, Sequence[object], int]],
+    *,
+    module: str = "sqlite3",
+    is_idempotent: bool = False,
 ) -> Json:
     """The frozen inverse. Raises Usage for a database that is named with its password, or an unknown module."""
     if module not in MODULES:
@@ -51,7 +60,14 @@ def sql_inverse(
     kept = [{"sql": sql, "values": list(values), "rows": rows} for sql, values, rows in statements]
     is_exact = not any(sql.lstrip().lower().startswith(_DDL) for sql, _, _ in statements)
     where = database if is_reference(database) else os.path.abspath(database)
-    return {"kind": "sql", "module": module, "database": where, "statements": kept, "is_exact": is_exact}
+    return {
+        "kind": "sql",
+        "module": module,
+        "database": where,
+        "statements": kept,
+        "is_exact": is_exact,
+        "is_idempotent": is_idempotent,
+    }
 
 
 class SqlDriver:
@@ -88,8 +104,7 @@ class SqlDriver:
         return UNKNOWN
 
     def may_repeat(self, effect: Effect) -> bool:
-        """The guards no longer fit once it is done: a repeat changes nothing."""
-        return True
+        return bool((effect.inverse or {}).get("is_idempotent"))
 
     def _run(self, effect: Effect, *, keep: bool) -> str:
         """What stands in the way, "" if nothing does."""
@@ -114,6 +129,8 @@ class SqlDriver:
                 except module.IntegrityError as e:
                     return f"{e}: somebody built on it since"
                 except module.Error as e:
+                    if getattr(connection, "in_transaction", False):
+                        raise  # sqlite3: a reader kept it out, and it is rolled back below
                     raise _Unsure(str(e)) from e
             return ""
         finally:
@@ -133,7 +150,7 @@ def _connect(module: Any, inverse: Mapping[str, object]) -> Any:
     if not os.path.exists(where):
         raise Usage(f"the database {where} is not there")
     # our own BEGIN: the module's comes before INSERT, UPDATE, DELETE and REPLACE alone; a DROP would be kept at once
-    connection = module.connect(where, timeout=5, isolation_level=None)
+    connection = module.connect(where, timeout=_WAIT_S, isolation_level=None)
     try:
         connection.execute("PRAGMA foreign_keys = ON")  # inside a transaction it does nothing
         connection.execute("BEGIN IMMEDIATE")

@@ -120,7 +120,8 @@ def _decide(
     if effect.undo_state == MANUAL and not driver.may_repeat(effect):
         return LEAVE_EFFECT, f"a person has to look: {effect.detail}", MANUAL
     if effect.undo_state == UNDOING and not driver.may_repeat(effect):
-        return LEAVE_EFFECT, "its undo was interrupted and may have been done; a person has to look", MANUAL
+        why = "its undo was interrupted and may have been done; see whether it was"
+        return LEAVE_EFFECT, f"{why}. It would be: {driver.says(effect)}", MANUAL
     says = driver.says(effect)
     if not is_live:
         return UNDO_EFFECT, says, ""
