@@ -111,6 +111,24 @@ def test_several_changes_of_one_thing_come_back_one_by_one(recorded: Workspace, 
     assert shop.things["/items/1"] == {"id": 1, "name": "0"}
 
 
+# -- what was there before the agent
+
+
+@pytest.mark.parametrize("headers", [{}, {"Location": "/contacts/7"}], ids=["id", "location"])
+def test_an_upsert_that_wrote_over_what_was_there_is_named_and_deletes_nothing(
+    headers: dict[str, str], recorded: Workspace, journal: Journal, shop: Shop
+) -> None:
+    """POST /contacts answers 200 with the contact that it found by its address: it was there before the agent."""
+    shop.add("/contacts/7", email="ann@example.org", notes="ten years of history")
+    shop.replies["POST /contacts"] = (200, shop.things["/contacts/7"], headers)
+    httpx.post(shop.url + "/contacts", json={"email": "ann@example.org", "phone": "1"})
+    (effect,) = journal.effects()
+    assert (effect.cls, effect.inverse) == ("irreversible", None)
+    (outcome,) = take_back(recorded).effects
+    assert outcome.state == "irreversible" and "nothing says that something was made" in outcome.detail
+    assert shop.changes() == ["POST /contacts"] and "/contacts/7" in shop.things
+
+
 # -- new names
 
 

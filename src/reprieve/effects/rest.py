@@ -1,6 +1,6 @@
 """What undoes an HTTP call, by the catalog's rule or by REST convention, from request, before-image and answer. Pure.
 
-    POST to a collection, 201 / Location / id    DELETE of what was made
+    POST to a collection, 201 and Location or id     DELETE of what was made
     POST to a thing (the answer's id is the URL's)   its before-image back; never DELETE
     PUT, PATCH                                   the before-image back; there was none (404): DELETE
     DELETE                                       PUT where it was, else POST to the collection under a new id
@@ -325,12 +325,13 @@ def _after_post(call: Call, before: Answer | None, answer: Answer, expected: Out
             return _none(call, f"what was made is said to be at {origin(url)}; an effect is undone where it was done")
         if url.partition("?")[0].rstrip("/") == call.place.rstrip("/"):
             return _none(call, "the answer points back at what was asked; nothing says that something was made")
-        if answer.status != 201 and not url.startswith(call.place.rstrip("/") + "/"):
-            return _none(call, f"answered {answer.status}; nothing says that something was made")
-    elif id and (answer.status == 201 or id != _own_id(call)):
+    elif id:
         url = f"{call.place.rstrip('/')}/{quote(id, safe='')}"
     else:
         return _none(call, f"answered {answer.status} without saying what was made")
+    if answer.status != 201:
+        # an upsert names what it wrote over in just this way: a DELETE might take what was there before
+        return _none(call, f"answered {answer.status}; nothing says that something was made")
     return Verdict(RESTORABLE, {"method": "DELETE", "url": url}, url.partition("?")[0], look=url)
 
 

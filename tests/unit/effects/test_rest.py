@@ -48,15 +48,25 @@ def undo(found: Outlook | Verdict) -> tuple[object, object]:
         says(201, {"id": 7}),
         says(201, {}, Location="/items/7"),
         says(201, {}, Location=SITE + "/items/7"),
-        says(200, {"id": "7"}),
         says(201, {"data": {"id": 7}}),
     ],
-    ids=["id", "location", "absolute location", "200 with an id", "in an envelope"],
+    ids=["id", "location", "absolute location", "in an envelope"],
 )
 def test_what_a_post_to_a_collection_made_is_deleted(answer: Answer) -> None:
     verdict = judge(call("POST", "/items", {"a": 1}), answer)
     assert undo(verdict) == ("DELETE", "/items/7")
     assert (verdict.cls, verdict.resource, verdict.look) == ("restorable", SITE + "/items/7", SITE + "/items/7")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [says(200, {"id": "7"}), says(200, {}, Location="/items/7"), says(303, None, Location="/items/7")],
+    ids=["id", "location", "see other"],
+)
+def test_what_is_not_said_to_be_new_may_have_been_there_before_and_is_never_deleted(answer: Answer) -> None:
+    verdict = judge(call("POST", "/items", {"a": 1}), answer)
+    assert (verdict.cls, verdict.inverse) == ("irreversible", None)
+    assert verdict.why == f"answered {answer.status}; nothing says that something was made"
 
 
 def test_an_id_from_the_answer_is_one_segment_whatever_it_holds() -> None:
