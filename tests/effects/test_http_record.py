@@ -129,6 +129,20 @@ def test_an_upsert_that_wrote_over_what_was_there_is_named_and_deletes_nothing(
     assert shop.changes() == ["POST /contacts"] and "/contacts/7" in shop.things
 
 
+@pytest.mark.parametrize("answer", [(200, {"ok": True}), (207, {"items": []})], ids=["says nothing", "batch"])
+def test_an_inverse_that_the_answer_does_not_bear_out_is_not_run(
+    answer: tuple[int, Any], recorded: Workspace, journal: Journal, shop: Shop
+) -> None:
+    """Before the call a DELETE was to be expected: the id is the caller's and nothing is there. The answer decides."""
+    shop.replies["POST /items"] = (*answer, {})
+    httpx.post(shop.url + "/items", json={"id": 5, "name": "new"})
+    (effect,) = journal.effects()
+    assert (effect.cls, effect.inverse) == ("irreversible", None)
+    shop.add("/items/5", name="new")
+    assert states(take_back(recorded)) == ["irreversible"]
+    assert shop.changes() == ["POST /items"] and "/items/5" in shop.things
+
+
 # -- new names
 
 

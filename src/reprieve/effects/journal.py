@@ -96,9 +96,10 @@ class Journal:
         **facts: object,
     ) -> Effect:
         """Write the outcome down: done, refused or unknown. `facts` that only the answer could tell are frozen now:
-        inverse, cls, resource, depends, expires_at, rule, request."""
+        inverse, cls, resource, depends, expires_at, rule, request. None says nothing, but for the inverse: there is
+        none, whatever the intent expected."""
         assert state in (states.DONE, states.REFUSED, states.UNKNOWN)
-        body: dict[str, object] = {name: value for name, value in facts.items() if value is not None}
+        body: dict[str, object] = {k: value for k, value in facts.items() if value is not None or k == "inverse"}
         if after is not None:
             body["after"] = after
         if reply is not None:
