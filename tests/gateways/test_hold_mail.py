@@ -7,6 +7,7 @@ import smtplib
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from email.message import EmailMessage
 from pathlib import Path
@@ -179,13 +180,54 @@ def test_a_run_holds_what_it_sends_and_a_rollback_cancels_it(cli: Cli, project: 
         assert states == ["canceled", "canceled", "canceled", "irreversible"] and len(sink.arrived) == 1
 
 
-def test_nothing_of_a_run_that_held_mail_is_left_running(cli: Cli, tmp_path: Path) -> None:
-    cli("run", "--hold-mail", "--", "sh", "-c", 'echo "$PATH" > path; echo "$SMTP_PORT" > port')
-    project = tmp_path / "project"
-    folder = (project / "path").read_text().partition(os.pathsep)[0]
-    assert "reprieve-mail-" in folder and not Path(folder).exists()
+def test_nothing_of_a_run_that_held_mail_is_left_running(cli: Cli, project: Path) -> None:
+    cli("run", "--hold-mail", "--", "sh", "-c", 'echo "$SMTP_PORT" > port')
     with pytest.raises(ConnectionRefusedError):
         smtplib.SMTP("127.0.0.1", int((project / "port").read_text()))
+
+
+@pytest.mark.parametrize("how", ["", 'env -i PATH="$PATH" REPRIEVE_HOME="$REPRIEVE_HOME"'])
+def test_what_a_run_left_behind_does_not_reach_the_real_sendmail(
+    cli: Cli, project: Path, tmp_path: Path, how: str
+) -> None:
+    """A child that sends when the run is over, also one that dropped what marks it as the run's: it is held."""
+    real = tmp_path / "real"
+    real.mkdir()
+    (real / "sendmail").write_text(f"#!/bin/sh\ncat > {tmp_path}/sent\n")
+    (real / "sendmail").chmod(0o755)
+    os.mkfifo(tmp_path / "over")
+    late = f"""read line < {tmp_path}/over
+        printf 'From: a@x.org\\nSubject: late\\n\\nx\\n' | sendmail b@y.org; echo $? > {tmp_path}/code.new
+        mv {tmp_path}/code.new {tmp_path}/code"""
+    (tmp_path / "late.sh").write_text(late)
+    script = f"{how} sh {tmp_path}/late.sh >/dev/null 2>&1 </dev/null &"
+    cli("run", "--hold-mail", "--", "sh", "-c", script, env={"PATH": f"{real}{os.pathsep}{os.environ['PATH']}"})
+    cli("run", "--hold-mail", "--", "true")  # another one puts them anew
+    (tmp_path / "over").write_text("now\n")
+    while not (tmp_path / "code").exists():
+        time.sleep(0.02)
+    assert not (tmp_path / "sent").exists()
+    assert (tmp_path / "code").read_text() == "0\n"
+    assert [each["subject"] for each in held(project)] == ["late"]
+
+
+def test_what_somebody_put_beside_the_stand_ins_is_not_found_by_a_later_run(cli: Cli, project: Path) -> None:
+    cli(
+        "run",
+        "--hold-mail",
+        "--",
+        "sh",
+        "-c",
+        'printf "#!/bin/sh\ntouch planted\n" > "${PATH%%:*}/date"; chmod +x "${PATH%%:*}/date"',
+    )
+    cli("run", "--hold-mail", "--", "date")
+    assert not (project / "planted").exists()
+
+
+def test_a_store_that_path_cannot_name_is_refused_before_anything_runs(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """The shell would pass by the stand-ins, and find the real ones."""
+    refused = cli("run", "--hold-mail", "--", "touch", "ran", env={"REPRIEVE_HOME": str(tmp_path / "a:b")}, check=False)
+    assert refused.code == 5 and "nothing was run" in refused.err and not (project / "ran").exists()
 
 
 def test_a_run_that_is_refused_because_mail_cannot_be_held_leaves_no_window(

@@ -9,12 +9,13 @@
     threads/    agents' states, a database for each workspace that has some (thread_db.py)
     agents/     what the configuration files of coding agents held before our entries (agents/foreign.py)
     mail/       held messages (effects/mail.py)
+    stand-ins/  for each workspace the programs that hold a run's mail in the place of `sendmail` (app/holding.py)
     mcp.token   what a client of `reprieve mcp --http` has to show (mcp/http.py)
     helper      the socket of the resident helper, while there is one (cli/helper)
     tmp/        scratch; a file is complete before it gets its real name
 
 Nothing here is readable for others at any moment: files are created with 0600 and directories with 0700 by the call
-that creates them. docs/format.md outranks this code.
+that creates them; stand-ins are executed and so have 0700. docs/format.md outranks this code.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ VERSION = 1
 _FORMAT_WORDS = "reprieve store "
 _DIRECTORIES = ("packs", "index", "locks", "witness", "tmp")
 _DATABASES = ("store.db", "store.db-journal", "effects.db", "effects.db-journal", "effects.key")
-_OURS = frozenset((*_DIRECTORIES, *_DATABASES, "agents", "ballast", "format", "helper", "mail", "mcp.token", "threads"))
+_MADE_LATER = ("agents", "ballast", "format", "helper", "mail", "mcp.token", "stand-ins", "threads")
+_OURS = frozenset((*_DIRECTORIES, *_DATABASES, *_MADE_LATER))
 
 
 class Home:
@@ -78,7 +80,7 @@ class Home:
             raise failed(exc, self.path, f"create the store {self.path!r}") from exc
         self.is_ready = True
 
-    def write(self, name: str, data: bytes, *, durable: bool) -> None:
+    def write(self, name: str, data: bytes, *, durable: bool, mode: int = 0o600) -> None:
         """Replace a small file as a whole; durable: it is on disk when this returns. Raises OSError."""
         temporary = self.file("tmp", f"{name.replace('/', '.')}.{os.getpid()}.{os.urandom(4).hex()}")
         try:
@@ -89,6 +91,8 @@ class Home:
         try:
             try:
                 write_all(fd, data, 0)
+                if mode != 0o600:
+                    os.fchmod(fd, mode)
                 if durable:
                     os.fsync(fd)
             finally:
