@@ -61,18 +61,23 @@ def run(
         f"run:{label}", label, label=f"before {label}", pid=os.getpid(), parent=outer_window(ws)
     )
     code = -1
+    later = _Later()
     try:
         with _announced(ws, label), _holding(ws, hold_mail) as extra, Recording(ws, argv) as recording:
             recorded = _recording_http(ws) if record_http else {}
-            code = recording.exit_code = _spawn(started, {**extra, **recorded})
-            is_checked = code == 0 and bool(check)
+            later.begin()
+            code = recording.exit_code = _spawn(started, {**extra, **recorded}, later.came)
+            is_checked = code == 0 and bool(check) and not later.came
             if is_checked:
-                code = _spawn(("/bin/sh", "-c", check), extra)
+                code = _spawn(("/bin/sh", "-c", check), extra, later.came)
     except BaseException:
+        later.begin()
         # or what others do from now on would be taken for this run's
-        ws.close_window(window, label=label if code >= 0 else f"{label} (not run)", left=left_by(os.getpid()))
+        with later:
+            ws.close_window(window, label=label if code >= 0 else f"{label} (not run)", left=left_by(os.getpid()))
         raise
-    sealed = ws.close_window(window, label=label, left=left_by(os.getpid()))
+    with later:
+        sealed = ws.close_window(window, label=label, left=left_by(os.getpid()))
     ran = Ran(code, before.entry, sealed.entry, sealed.gaps)
     ran = ran.replace(is_check_red=is_checked and code != 0)
     if code != 0 and on_failure == "rollback":
@@ -168,8 +173,44 @@ def _recording_http(ws: Workspace) -> dict[str, str]:
     }
 
 
-def _spawn(argv: Sequence[str], extra: Mapping[str, str]) -> int:
-    """The command's exit code; 128 + n if signal n ended it; 127 and 126 as a shell would for one that can't start."""
+class _Later:
+    """From `begin` to the end of the block, what asks us to end waits; then it is heard.
+
+    A second Ctrl-C often comes when the command has just ended. Were the end of its window not recorded then, what the
+    person who pressed it does next would count as its work. Ctrl-\\ does end us at once.
+    """
+
+    def __init__(self) -> None:
+        self.came: list[int] = []
+        self._old: dict[int, object] = {}
+
+    def begin(self) -> None:
+        import signal
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number not in self._old and signal.getsignal(number) != signal.SIG_IGN:
+                self._old[number] = signal.signal(number, self._hear)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        import signal
+
+        for number, handler in self._old.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        for number in self.came:
+            os.kill(os.getpid(), number)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.came.append(number)
+
+
+def _spawn(argv: Sequence[str], extra: Mapping[str, str], early: list[int]) -> int:
+    """The command's exit code; 128 + n if signal n ended it; 127 and 126 as a shell would for one that can't start.
+
+    `early`: signals that arrived before we know its pid; it gets them then.
+    """
     import signal  # here, because a rollback asks this module for active runs and need not pay for enum
 
     env = {**os.environ, **extra, RUN: str(os.getpid())}
@@ -179,7 +220,6 @@ def _spawn(argv: Sequence[str], extra: Mapping[str, str]) -> int:
     # Ctrl-C goes from the terminal to both and is the command's to answer; what is sent to us alone is passed on.
     old: dict[int, object] = {}
     child, is_over = 0, False
-    early: list[int] = []  # arrived between the start of the command and our knowing its pid
 
     def forward(number: int, frame: FrameType | None) -> None:
         if is_over:
@@ -205,8 +245,8 @@ def _spawn(argv: Sequence[str], extra: Mapping[str, str]) -> int:
         except OSError as e:
             print(f"reprieve run: {argv[0]}: {e.strerror}", file=sys.stderr)
             return 127 if isinstance(e, FileNotFoundError) else 126
-        for missed in early:
-            os.kill(child, missed)
+        while early:
+            os.kill(child, early.pop(0))
         if hasattr(os, "waitid"):
             # it keeps its number until it is asked once more, so a signal that comes in this moment hits nobody else
             os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
