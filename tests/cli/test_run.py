@@ -90,6 +90,24 @@ def test_on_failure_rollback_takes_a_failed_commands_changes_back(cli: Cli, proj
     assert not (project / "README.md").exists()
 
 
+@pytest.mark.parametrize("writes", ["echo new > README.md;", ""])
+def test_on_failure_rollback_names_what_stands_outside_of_the_folder(cli: Cli, project: Path, writes: str) -> None:
+    """Files are taken back at once; a charge is not, so nothing may sound as if it were, and the way is named."""
+    (project.parent / "refund").write_text(f"#!/bin/sh\necho once >> {project.parent}/refunds\n")
+    (project.parent / "refund").chmod(0o755)
+    record = f"{sys.executable} -m reprieve record command --description charged -- {project.parent}/refund"
+    args = ("run", "--on-failure", "rollback", "--", "sh", "-c", f"{record}; {writes} exit 3")
+    said = cli(*args, check=False).err
+    assert "1 effect outside of the folder not undone: charged" in said
+    assert "its changes were" not in said and "nothing to take back" not in said
+    answer = cli("--json", *args, check=False)
+    assert [(e["description"], e["state"]) for e in answer.json["report"]["effects"]] == [("charged", "pending")]
+    assert not (project.parent / "refunds").exists()
+    for undo in (said.partition("folder, too: ")[2].split("\n")[0], answer.json["undo_effects"]):
+        cli(*undo.split()[1:])
+    assert (project.parent / "refunds").read_text() == "once\nonce\n"
+
+
 def test_a_command_that_went_well_keeps_its_changes(cli: Cli, project: Path) -> None:
     cli("run", "--on-failure", "rollback", "--", "rm", "README.md")
     assert not (project / "README.md").exists()

@@ -81,7 +81,8 @@ def run(
     ran = Ran(code, before.entry, sealed.entry, sealed.gaps)
     ran = ran.replace(is_check_red=is_checked and code != 0)
     if code != 0 and on_failure == "rollback":
-        plan, report = ws.rollback(before.entry.id)
+        # nobody was asked about what is outside of the folder: it is named, and left
+        plan, report = ws.rollback(before.entry.id, effects="list")
         ran = ran.replace(plan=plan, report=report)
     return ran
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reprieve.app.workspace import Workspace
+    from reprieve.model.plan import EffectOutcome
 
 SPEC = Command(
     "run",
@@ -27,7 +28,8 @@ SPEC = Command(
     ),
     details=(
         "Takes a checkpoint, runs the command with its arguments, terminal and signals untouched, and takes another: "
-        "what changed in between belongs to that run. With --json the command's output goes to standard error."
+        "what changed in between belongs to that run. --on-failure rollback takes files back; effects outside of the "
+        "folder are named, with the command that undoes them. With --json the command's output goes to standard error."
     ),
     trailing=Argument("CMD", "The command and its arguments", is_required=True, is_many=True, complete="command-line"),
     options=(
@@ -88,6 +90,7 @@ def run(args: Parsed, out: Terminal) -> int:
             check=_check_json(args.text("check"), done) if args.text("check") else None,
             plan=plan_json(done.plan) if done.plan else None,
             report=report_json(done.report) if done.report else None,
+            undo_effects=_undo_effects(done) if _standing(done) else None,
             **({"held_mail": held} if args.flag("hold-mail") else {}),
         )
     elif not out.quiet:
@@ -121,13 +124,30 @@ def _after_failure(done: Ran) -> Iterator[str]:
         yield f"the check is red after step '{name}' (exit code {done.exit_code})"
         if done.report is None:
             yield f"take that step back: reprieve undo {done.after.id}"
+    standing = _standing(done)
     if done.report is not None and done.report.operation:
-        what = "that step was" if done.is_check_red else "the run failed, its changes were"
+        of_step = "the files of that step were" if standing else "that step was"
+        of_run = f"the run failed, its changes{' of files' if standing else ''} were"
+        what = of_step if done.is_check_red else of_run
         yield f"{what} taken back; bring back what it did with: {done.report.redo}"
-    elif done.report is not None:
+    elif done.report is not None and not standing:
         yield "there was nothing to take back"
+    if standing:
+        some = ", ".join(humane.safe(effect.description) for effect in standing[:3])
+        which = f"{some}, …" if len(standing) > 3 else some
+        yield f"{humane.count(len(standing), 'effect')} outside of the folder not undone: {which}"
+        yield f"undo what is outside of the folder, too: {_undo_effects(done)}"
     if done.report is not None and (stays := len(done.report.conflicts) + len(done.report.not_undone)):
         yield f"{humane.count(stays, 'path')} could not be taken back; see: reprieve status --since {done.before.id}"
+
+
+def _standing(done: Ran) -> list[EffectOutcome]:
+    """What the run did outside of the folder and what was not taken back with its files."""
+    return [effect for effect in done.report.effects if not effect.is_undone] if done.report is not None else []
+
+
+def _undo_effects(done: Ran) -> str:
+    return f"reprieve rollback {done.before.id} --yes"
 
 
 def _check_json(command: str, done: Ran) -> dict[str, object]:
