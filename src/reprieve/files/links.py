@@ -111,7 +111,7 @@ def _find_others(
         path, entry = tree.entry_at(last, row)
         if entry.kind != FILE or entry.gap or path in gone or native.find(rows, path) >= 0:
             continue
-        st = beneath.lstat(path)
+        st = beneath.seen(path)
         if st is not None and (inode := (st.st_dev, st.st_ino)) in wanted:
             found.setdefault(inode, []).append((path, entry, tree.stat_at(last, row), 0))
     return found

@@ -18,6 +18,7 @@ from reprieve.files import afterwards, native, tree
 from reprieve.files.beneath import Beneath, is_listed
 from reprieve.files.content import Unstable
 from reprieve.files.doors import Doors
+from reprieve.files.gaps import gaps_of
 from reprieve.files.graft import find_grafts, find_others, finish_folders
 from reprieve.files.likeness import Likeness, content_of
 from reprieve.files.meta import adds_xattrs, is_dir, verify_times
@@ -364,10 +365,13 @@ class Restore:
         if self._members is None:
             moved = {path for i, (path, _, after) in enumerate(self.moves) if after is None or self._staged[i]}
             self._members = {}
+            # what is in a directory that could not be looked at may be anything by now
+            hidden = {gap.path for gap in gaps_of(self.index)}
             n = tree.count(self.index)
             rows = memoryview(self.index)[tree.HEADER.size : tree.HEADER.size + n * tree.ROW.size]
             for row, number in enumerate(rows.cast("Q")[10 :: tree.ROW.size // 8]):
-                if number and (path := native.get(self.index, row)[0]) not in moved:
+                path = native.get(self.index, row)[0] if number else b""
+                if path and path not in moved and hidden.isdisjoint((path, *tree.ancestors(path))):
                     self._members.setdefault(number, path)
         path = self._members.get(wanted.link, b"")
         there = tree.lookup(self.index, path) if path else None

@@ -17,6 +17,7 @@ import time
 from reprieve.files import live_sqlite, native, told, tree
 from reprieve.files.beneath import Beneath
 from reprieve.files.content import WHOLE, Captured, Unstable, capture, is_sparse
+from reprieve.files.gaps import MOVED, gaps_of, in_sight, why
 from reprieve.files.links import group_links
 from reprieve.files.processes import is_mapped
 from reprieve.model.change import EXCLUDED, TOO_LARGE, WORKSPACE_FILE, Gap, classify
@@ -48,8 +49,6 @@ _KINDS = {
 _AT_A_TIME = 1024  # rows; bounds memory
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOGS = (b"-wal", b"-journal")
-_SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # of descriptors or memory: to be told, not left out
-_MOVED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)  # what was seen is no longer there
 _ROW = tree.ROW.size
 
 
@@ -125,6 +124,7 @@ class _Work:
         self.with_xattrs: list[int] = []
         self.databases: set[bytes] = set()
         self.gaps: dict[bytes, tuple[str, int]] = {}  # path -> reason, row or -1
+        self.is_complete = True  # no gap of before may hide a name
         self.vanished: list[bytes] = []
         self.joining: list[tuple[bytes, Entry, tree.Stat, int]] = []  # unchanged, but of another hard-link group now
 
@@ -168,7 +168,7 @@ class _Work:
         for path, code, _ in problems:
             if not path:
                 raise OSError(code, os.strerror(code), ".")
-            self.gaps[path] = (_why(code), -1)
+            self.gaps[path] = (why(code), -1)
         self._part_case_twins()
         self._recheck(floor)
         self._pair_databases(floor)
@@ -199,7 +199,7 @@ class _Work:
         if not sample:
             return
         above, _, name = sample.rpartition(b"/")
-        if self.beneath.lstat(above + b"/" + name.swapcase() if above else name.swapcase()) is None:
+        if self.beneath.seen(above + b"/" + name.swapcase() if above else name.swapcase()) is None:
             return  # names that differ in case are two names here
         if name.swapcase() in map(os.fsencode, os.listdir(self.beneath.dir(above))):
             return
@@ -224,9 +224,10 @@ class _Work:
         root_dev = os.fstat(self.root_fd).st_dev
         for row in again:
             path, entry = tree.entry_at(self.last, row)
+            self.is_complete &= entry.gap in ("", EXCLUDED)
             if entry.gap == EXCLUDED or path in self.gaps or native.find(self.rows, path) >= 0:
                 continue
-            st = self.beneath.lstat(path)
+            st = self.beneath.seen(path)
             if st is None or (st.st_dev != root_dev and not self.limits.cross_mounts):
                 continue
             if stat.S_ISREG(st.st_mode):
@@ -259,10 +260,17 @@ class _Work:
             return None  # still a gap
 
     def _can_list(self, path: bytes) -> bool:
+        """Whether its names can be read and looked at: without the right to enter it, they are all there is to see."""
         try:
-            os.close(native.open_beneath(self.root_fd, path, _READ | os.O_DIRECTORY))
+            fd = native.open_beneath(self.root_fd, path, _READ | os.O_DIRECTORY)
         except OSError:
             return False
+        try:
+            os.stat(b".", dir_fd=fd)
+        except PermissionError:
+            return False
+        finally:
+            os.close(fd)
         return True
 
     def _pair_databases(self, floor: int) -> None:
@@ -280,7 +288,7 @@ class _Work:
             for partner in (base, *(base + suffix for suffix in _LOGS)):
                 if native.find(self.last, partner) < 0 or native.find(self.rows, partner) >= 0:
                     continue
-                st = self.beneath.lstat(partner)
+                st = self.beneath.seen(partner)
                 if st is not None and stat.S_ISREG(st.st_mode) and partner not in self.gaps:
                     items.append((partner, _entry(st), _stat(st, floor), tree.NEEDS))
         if items:
@@ -317,7 +325,7 @@ class _Work:
                 self.reporter.progress("checkpoint", done=total if row < 0 else row, total=total, extra=read)
 
     def _look_for_holes(self, row: int) -> None:
-        st = self.beneath.lstat(self._path(row))
+        st = self.beneath.seen(self._path(row))
         if st is not None and is_sparse(st):
             self.rows[tree.HEADER.size + row * _ROW + 7] |= tree.NEEDS  # `read_rest` keeps holes as holes
 
@@ -372,7 +380,7 @@ class _Work:
                     self.databases.add(path[: -len(suffix)])
         for path in sorted(self.databases):
             rows = {p: native.find(self.rows, p) for p in (path, path + b"-wal", path + b"-journal")}
-            st = self.beneath.lstat(path)
+            st = self.beneath.seen(path)
             if st is None or not stat.S_ISREG(st.st_mode) or not any(row >= 0 for row in rows.values()):
                 continue
             dir_fd, name = self.beneath.at(path)
@@ -439,7 +447,7 @@ class _Work:
             last=self.last,
             known=self.truth if self.truth is not None else self.last,
             gone=self.gone,
-            is_complete=all(reason == EXCLUDED for reason, _ in self.gaps.values()),
+            is_complete=self.is_complete and all(reason == EXCLUDED for reason, _ in self.gaps.values()),
             beneath=self.beneath,
         )
 
@@ -448,15 +456,14 @@ class _Work:
     def finish(self, tag: bytes) -> Snapshot:
         rows = self.rows
         if self.last is not None and self.truth is None and not (tree.count(rows) or self.gone or self.gaps):
-            gaps = tuple(Gap(path, reason) for path, reason in _gaps_of(self.last))
-            return Snapshot(self.last, b"", [], 0, -1, -1, gaps, False)
+            return Snapshot(self.last, b"", [], 0, -1, -1, gaps_of(self.last), False)
         if self.extras:
             rows = native.merge(None, rows, [], self.extras, bytes(16))
         if self.joining:
             rows = native.merge(rows, tree.pack(self.joining), [], {}, bytes(16))
         rows = self._with_gaps(rows)
         index = tree.advance(self.last, rows, self.gone, tag=tag)
-        gaps = tuple(Gap(path, reason) for path, reason in _gaps_of(index))
+        gaps = gaps_of(index)
         if self.last is None:
             files, size = native.totals(index)
             delta = tree.encode_delta(tree.pack([]), tree.without_stat(index))
@@ -484,20 +491,21 @@ class _Work:
         return tree.explained(changes, self.last, index)
 
     def _with_gaps(self, rows: bytearray) -> bytearray:
-        items = []
+        items = {}
         for path, (reason, _) in self.gaps.items():
             if len(path) > tree.LONGEST_PATH:
                 path, reason = tree.parent(path[: tree.LONGEST_PATH + 1]), "holds names whose path is too long"
-            st = self.beneath.lstat(path)
+            at, st = in_sight(self.beneath, path)
             if st is None:
-                self.vanished.append(path)  # it could not be looked at because it is gone
+                self.vanished.append(at)  # it could not be looked at because it is gone
             else:
                 # only its kind: what is not protected must not look changed because its times moved
-                items.append((path, Entry(_KINDS[stat.S_IFMT(st.st_mode)], 0, 0, 0, gap=reason), tree.NO_STAT, 0))
+                kind, reason = _KINDS[stat.S_IFMT(st.st_mode)], reason if at == path else why(errno.EACCES)
+                items[at] = (at, Entry(kind, 0, 0, 0, gap=reason), tree.NO_STAT, 0)
         if self.vanished:
             rows = native.merge(rows, tree.pack([]), self.vanished, {}, bytes(16))
             self.gone = self.gone + self.vanished
-        return native.merge(rows, tree.pack(items), [], {}, bytes(16)) if items else rows
+        return native.merge(rows, tree.pack(items.values()), [], {}, bytes(16)) if items else rows
 
     # -- rows
 
@@ -525,12 +533,12 @@ class _Work:
 
     def _problem(self, row: int, code: int) -> None:
         path = self._path(row)
-        if code in _MOVED and self.beneath.lstat(path) is None:
+        if code in MOVED and in_sight(self.beneath, path)[1] is None:
             self.vanished.append(path)
         elif code == errno.EAGAIN:
             self._unstable(row, path)
         else:
-            self._gap(row, _why(code))
+            self._gap(row, why(code))
 
     def _unstable(self, row: int, path: bytes) -> None:
         """A database that is being written is read again later, under its locks; anything else is a gap."""
@@ -538,7 +546,7 @@ class _Work:
             try:
                 fd = native.open_beneath(self.root_fd, path, _READ)
             except OSError as e:
-                self._gap(row, _why(e.errno or 0))
+                self._gap(row, why(e.errno or 0))
                 return
             try:
                 # it may be a pipe by now
@@ -561,14 +569,6 @@ def _has_logs(packed: Buffer) -> bool:
     return any(suffix in names for suffix in _LOGS)
 
 
-def _gaps_of(index: Buffer) -> list[tuple[bytes, str]]:
-    found = []
-    for row in tree.numbers(native.rows_with(index, tree.GAP, SOCKET)):
-        path, entry = tree.entry_at(index, row)
-        found.append((path, entry.gap or "a socket: recorded, but only its program can make it again"))
-    return found
-
-
 def _entry(st: os.stat_result) -> Entry:
     kind = _KINDS[stat.S_IFMT(st.st_mode)]
     mtime_s, mtime_ns = divmod(st.st_mtime_ns, 1_000_000_000)
@@ -580,18 +580,3 @@ def _stat(st: os.stat_result, floor: int) -> tree.Stat:
     ctime_s, ctime_ns = divmod(st.st_ctime_ns, 1_000_000_000)
     is_racy = st.st_ctime_ns >= floor or st.st_mtime_ns >= floor
     return tree.Stat(st.st_ino, st.st_dev, st.st_nlink, ctime_s, ctime_ns, is_racy)
-
-
-def _why(code: int) -> str:
-    """A gap's reason for an errno. Raises OSError for what is the matter with us, and not with the path."""
-    if code in _SHORT:
-        raise OSError(code, os.strerror(code))
-    if code in _MOVED:
-        return "replaced while it was being read"
-    return {
-        errno.EACCES: "not readable (permission denied)",
-        errno.EPERM: "not readable (permission denied)",
-        errno.EXDEV: "on another file system (cross_mounts is off)",
-        errno.ENAMETOOLONG: "path is too long",
-        errno.EIO: "input/output error while reading",
-    }.get(code, os.strerror(code))
