@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policy.reading import is_flagged, lines, read
 from reprieve.policy.classes import IRREVERSIBLE, OPAQUE, RESTORABLE
 
-DESTRUCTIVE, HARMLESS = lines("destructive"), lines("harmless")
+DESTRUCTIVE, HARMLESS, BEYOND = lines("destructive"), lines("harmless"), lines("beyond")
 
 
 def test_bad_case_34_every_destructive_line_is_flagged() -> None:
@@ -27,6 +27,13 @@ def test_harmless_lines_are_left_alone() -> None:
     assert len(set(HARMLESS)) == len(HARMLESS)
     flagged = {line: read(line).reasons for line in HARMLESS if is_flagged(read(line))}
     assert flagged == {}
+
+
+def test_lines_beyond_a_rollback_are_never_called_restorable() -> None:
+    """Their options move the effect out of the workspace: a gate that misses one lets it pass without a question."""
+    assert len(set(BEYOND)) == len(BEYOND)
+    passed = {line: read(line).cls for line in BEYOND if read(line).cls not in (IRREVERSIBLE, OPAQUE)}
+    assert passed == {}
 
 
 def test_most_destructive_lines_are_understood() -> None:
@@ -159,6 +166,31 @@ def test_no_shell_like_text_makes_the_reader_fail(text: str) -> None:
         ("sqlite3 app.db 'drop table t'", RESTORABLE),
         ("sqlite3 /var/app.db 'drop table t'", IRREVERSIBLE),
         ("echo x > .git/hooks/pre-commit", OPAQUE),
+        ("tar cfz out.tgz src", RESTORABLE),
+        ("tar -cvzfout.tgz src", RESTORABLE),
+        ("tar czf out.tgz --exclude node_modules -C src .", RESTORABLE),
+        ("tar xzf a.tgz -Cbuild", RESTORABLE),
+        ("tar -xzC build -f a.tgz --strip-components 1", RESTORABLE),
+        ("tar xf a.tar -C build -C ..", RESTORABLE),
+        ("tar xf a.tar --one-top-level=build", RESTORABLE),
+        ("tar cfz /srv/out.tgz src", IRREVERSIBLE),
+        ("tar xf a.tar -C build -C ../..", IRREVERSIBLE),
+        ("unzip -qod build a.zip", RESTORABLE),
+        ("unzip -o a.zip -dbuild", RESTORABLE),
+        ("unzip a.zip 'src/*' -x '*.md' -d build", RESTORABLE),
+        ("unzip -P secret a.zip", RESTORABLE),
+        ("zip -r out.zip src -x '*.pyc'", RESTORABLE),
+        ("zip -P secret -r out.zip src", RESTORABLE),
+        ("rsync -a --delete src/ dst --exclude node_modules", RESTORABLE),
+        ("rsync -avz --exclude=.git --bwlimit 100 host:/srv/data/ data", RESTORABLE),
+        ("rsync -a --delete dist/ /var/www --exclude node_modules", IRREVERSIBLE),
+        ("rsync -a dist/ u@host:/var/www --port 22", IRREVERSIBLE),
+        ("scp -P 22 -i key host:b .", RESTORABLE),
+        ("scp -P 22 a host:b", IRREVERSIBLE),
+        ("patch -p1 -i fix.diff", RESTORABLE),
+        ("patch -d src -p0 < fix.diff", RESTORABLE),
+        ("patch app.py fix.diff", RESTORABLE),
+        ("patch --directory=/srv -p1 < fix.diff", IRREVERSIBLE),
     ],
 )  # fmt: skip
 def test_the_class_says_what_a_rollback_can_do(line: str, cls: str) -> None:

@@ -1,10 +1,12 @@
 """Programs that change files: which paths they replace, remove or touch. Pure.
 
 Inside the workspace that is restorable, elsewhere it is not. An option that could move the effect somewhere else and is
-not known makes the call opaque.
+not known makes the call opaque. Packing and unpacking are `archives`'.
 """
 
 from __future__ import annotations
+
+import posixpath
 
 from reprieve.policy.options import Parsed, Spec, parse, spec
 from reprieve.policy.reads import given
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     Judge = Callable[[Sequence[Word], Scene], Judgement]
 
 
-def _operands(words: Sequence[Word], known: Spec) -> tuple[list[Word], Parsed] | None:
+def operands(words: Sequence[Word], known: Spec) -> tuple[list[Word], Parsed] | None:
     """Operands and options in any order, as GNU programs read them; None: an option is not known."""
     found: list[Word] = []
     options: list[tuple[str, Word | str | None]] = []
@@ -53,29 +55,32 @@ def _operands(words: Sequence[Word], known: Spec) -> tuple[list[Word], Parsed] |
     return found, Parsed(tuple(options), len(words))
 
 
-def _unknown(words: Sequence[Word]) -> Judgement:
+def unknown(words: Sequence[Word]) -> Judgement:
+    """Opaque, for an option that is not listed."""
     return opaque(f"an option of {words[0].text} is not known")
 
 
 def _file(known: Spec, judge: Callable[[list[Word], Parsed, Scene], Judgement]) -> Judge:
     def run(words: Sequence[Word], scene: Scene) -> Judgement:
-        read = _operands(words, known)
-        return _unknown(words) if read is None else judge(*read, scene)
+        read = operands(words, known)
+        return unknown(words) if read is None else judge(*read, scene)
 
     return run
 
 
-def _as_word(value: Word | str | None) -> Word:
+def as_word(value: Word | str | None) -> Word:
+    """An option's value, which may have been attached to it."""
     return plain(value) if isinstance(value, str) else value or Word(None)
 
 
 def _copy(operands: list[Word], options: Parsed, scene: Scene) -> Judgement:
     into = options.value("-t", "--target-directory")
-    target = [_as_word(into)] if into is not None else operands[-1:]
-    return writes([_inside(word) if into is not None else word for word in target], scene)
+    target = [as_word(into)] if into is not None else operands[-1:]
+    return writes([inside(word) if into is not None else word for word in target], scene)
 
 
-def _inside(word: Word) -> Word:
+def inside(word: Word) -> Word:
+    """Some name in the folder."""
     return word if word.text is None else Word(word.text.rstrip("/") + "/\x01", is_glob=word.is_glob)
 
 
@@ -198,71 +203,26 @@ def _dd(words: Sequence[Word], scene: Scene) -> Judgement:
     return writes(outputs, scene)
 
 
-_TAR_RUNS = ("--to-command", "-I", "--use-compress-program", "--checkpoint-action", "--rsh-command", "-F",
-"--info-script",
-             "--new-volume-script", "--rmt-command")  # fmt: skip
-
-
-def _tar(words: Sequence[Word], scene: Scene) -> Judgement:
-    texts = [word.text for word in words[1:]]
-    if not texts or any(text is None for text in texts[:1]):
-        return opaque("what tar does is not known")
-    known = [text or "" for text in texts]
-    if any(_starts(text, _TAR_RUNS) for text in known):
-        return opaque("tar runs another program")
-    first = known[0] if known[0].startswith("-") else "-" + known[0]
-    modes = {letter for letter in first.lstrip("-") if letter in "ctxruA"} if not first.startswith("--") else set()
-    for long, letter in (("--list", "t"), ("--extract", "x"), ("--get", "x"), ("--create", "c"), ("--delete", "r")):
-        if long in known:
-            modes.add(letter)
-    for text in known[1:]:
-        if text.startswith("-") and not text.startswith("--"):
-            modes |= {letter for letter in text[1:] if letter in "ctxruA"} if len(text) < 6 else set()
-    if "--remove-files" in known:
-        return opaque("tar removes what it packed")
-    if "x" in modes:
-        into = next((plain(known[n + 1]) for n, text in enumerate(known[:-1]) if text in ("-C", "--directory")), None)
-        if any(text in ("-P", "--absolute-names") or (text.startswith("-") and "P" in text[:6]) for text in known):
-            return gone("tar writes wherever its archive says")
-        joined = next((plain(text.partition("=")[2]) for text in known if text.startswith("--directory=")), None)
-        if "O" in first or "--to-stdout" in known:
-            return HARMLESS
-        return writes([_inside(into or joined or plain("."))], scene)
-    if modes & set("cruA"):
-        at = next(
-            (n for n, text in enumerate(known) if text == "--file" or (text[:2] != "--" and _has_f(text, n))), None
-        )
-        target = next((plain(text.partition("=")[2]) for text in known if text.startswith("--file=")), None)
-        if target is None and at is not None and at + 1 < len(words) - 1:
-            target = words[at + 2]
-        return writes([target], scene) if target is not None and target.text != "-" else HARMLESS
-    return HARMLESS if modes == {"t"} else opaque("what tar does is not known")
-
-
-def _has_f(text: str, number: int) -> bool:
-    return text.endswith("f") and (text.startswith("-") or number == 0)
-
-
-def _starts(text: str, options: Sequence[str]) -> bool:
-    return any(text == option or text.startswith(f"{option}=") or
-               (len(option) == 2 and text.startswith(option)) for option in options)  # fmt: skip
-
-
-def _unzip(words: Sequence[Word], scene: Scene) -> Judgement:
-    texts = [word.text or "" for word in words[1:]]
-    if any(text.startswith("-") and set(text[1:]) & set("ltpZvc") for text in texts[:2]):
-        return HARMLESS
-    where = next((words[n + 2] for n, text in enumerate(texts[:-1]) if text == "-d"), plain("."))
-    return writes([_inside(where)], scene)
-
-
-def _zip(words: Sequence[Word], scene: Scene) -> Judgement:
-    texts = [word.text or "" for word in words[1:]]
-    if any(given(text, ("-TT", "-T", "--test", "--unzip-command")) for text in texts):
-        return opaque("zip may run another program")
-    operands = [word for word in words[1:] if word.text is None or not word.text.startswith("-")]
-    moved = operands[1:] if any(given(text, ("-m", "--move")) for text in texts) else []
-    return heaviest((writes(operands[:1], scene), removes(moved, scene)))
+_RSYNC = spec(
+    "v q c a r R b u d l L k H p E A X o g D t N O J U S W x I m n z C F 8 h P i 4 6 s y 0 verbose quiet no-motd"
+    " checksum archive recursive relative no-implied-dirs backup update inplace append append-verify dirs mkpath links"
+    " copy-links copy-unsafe-links safe-links munge-links copy-dirlinks hard-links perms executability acls xattrs"
+    " owner group devices specials times atimes crtimes omit-dir-times omit-link-times super fake-super sparse"
+    " preallocate"
+    " dry-run whole-file one-file-system existing ignore-existing remove-source-files del delete delete-before"
+    " delete-during delete-delay delete-after delete-excluded ignore-missing-args delete-missing-args"
+    " ignore-errors force partial"
+    " delay-updates prune-empty-dirs numeric-ids ignore-times size-only fuzzy compress cvs-exclude from0 protect-args"
+    " secluded-args old-args stats human-readable progress itemize-changes list-only fsync ipv4 ipv6 no-perms no-owner"
+    " no-group no-times no-links no-recursive no-relative no-compress no-whole-file no-p no-o no-g no-t no-D no-r no-l"
+    " no-devices no-specials no-inc-recursive no-dirs",
+    "f B T filter exclude exclude-from include include-from info debug max-delete max-size min-size partial-dir usermap"
+    " groupmap chown chmod timeout contimeout modify-window compare-dest copy-dest link-dest compress-choice"
+    " compress-level skip-compress address port sockopts outbuf out-format log-format log-file log-file-format bwlimit"
+    " stop-after stop-at protocol iconv checksum-seed checksum-choice block-size suffix password-file backup-dir"
+    " temp-dir",
+)
+_RSYNC_FOLDERS = ("-T", "--temp-dir", "--backup-dir", "--partial-dir")
 
 
 def _rsync(words: Sequence[Word], scene: Scene) -> Judgement:
@@ -271,37 +231,67 @@ def _rsync(words: Sequence[Word], scene: Scene) -> Judgement:
         return opaque("rsync may run another program")
     if any(word.text is None for word in words[1:]):
         return gone("rsync writes where only the running shell knows")
-    operands = [word for word in words[1:] if not (word.text or "").startswith("-")]
-    if any(given(text, ("-n", "--dry-run")) for text in texts):
-        return HARMLESS
-    if any(":" in (word.text or "").split("/")[0] for word in operands[-1:]):
+    read = operands(words, _RSYNC)
+    if read is None:
+        return unknown(words)
+    paths, options = read
+    logged = writes([as_word(value) for name, value in options.options if name == "--log-file"], scene)
+    if options.has("-n", "--dry-run"):
+        return logged
+    moved = paths[:-1] if options.has("--remove-source-files") else []
+    if any(_is_elsewhere(word) for word in (*paths[-1:], *moved)):
         return gone("rsync writes on another machine")
-    moved = operands[:-1] if "--remove-source-files" in texts else []
-    return heaviest((writes([_inside(word) for word in operands[-1:]], scene), removes(moved, scene)))
+    # folders of its own are looked for from the target
+    own = [as_word(value).text or "" for name, value in options.options if name in _RSYNC_FOLDERS]
+    targets = [*paths[-1:], *[plain(posixpath.join(word.text or "", one)) for word in paths[-1:] for one in own]]
+    return heaviest((logged, writes([inside(word) for word in targets], scene), removes(moved, scene)))
+
+
+def _is_elsewhere(word: Word) -> bool:
+    """`host:path`, `user@host:path`, `rsync://host/path`."""
+    return ":" in (word.text or "").split("/")[0]
+
+
+_SCP = spec("3 4 6 A B C O p q R r s T v", "c i J l P X")
 
 
 def _scp(words: Sequence[Word], scene: Scene) -> Judgement:
-    if any(
-        given(word.text or "-o", ("-o", "-F", "-S", "-D")) for word in words[1:] if (word.text or "-").startswith("-")
-    ):
+    parsed = parse(words, _SCP)
+    # programs of this name disagree on options behind an operand
+    if parsed is None or any((word.text or "-").startswith("-") for word in words[parsed.rest :]):
         return opaque("scp may run another program")
     target = words[-1]
-    if target.text is None or ":" in target.text.split("/")[0]:
+    if _is_elsewhere(target):
         return gone("scp writes on another machine")
     return writes([target], scene)
 
 
-def _patch(words: Sequence[Word], scene: Scene) -> Judgement:
-    if any(given(word.text or "", ("--dry-run",)) for word in words[1:]):
+_PATCH = spec(
+    "b c C E f l n N R s t T u v Z backup context dry-run force batch ignore-whitespace normal forward reverse quiet"
+    " silent unified remove-empty-files verbose binary set-time set-utc posix merge no-backup-if-mismatch"
+    " backup-if-mismatch",
+    "p F i d D V z strip fuzz input directory ifdef version-control suffix reject-format read-only quoting-style",
+)
+
+
+def _patch(paths: list[Word], options: Parsed, scene: Scene) -> Judgement:
+    if options.has("--dry-run"):
         return HARMLESS
-    where = next((words[n + 1] for n, word in enumerate(words[:-1]) if word.text in ("-d", "--directory")), plain("."))
-    if any(given(word.text or "", ("-o", "-r", "--output", "--reject-file")) for word in words[1:]):
-        return opaque("where patch writes is not known")
-    return writes([_inside(where)], scene)
+    where = plain(".")
+    for name, value in options.options:
+        if name in ("-d", "--directory"):
+            where = _joined(where, as_word(value))
+    return writes([inside(where), *[_joined(where, word) for word in paths[:1]]], scene)
+
+
+def _joined(folder: Word, word: Word) -> Word:
+    if folder.text is None or word.text is None:
+        return Word(None)
+    return Word(posixpath.join(folder.text, word.text), is_glob=word.is_glob)
 
 
 _MORE: dict[str, Judge] = {
-    "dd": _dd, "tar": _tar, "bsdtar": _tar, "unzip": _unzip, "zip": _zip, "rsync": _rsync, "scp": _scp, "patch": _patch,
+    "dd": _dd, "rsync": _rsync, "scp": _scp, "patch": _file(_PATCH, _patch),
 }  # fmt: skip
 
 # Whole disks, machines, other people's processes: nothing takes these back.

@@ -81,7 +81,7 @@ def judge_program(words: Sequence[Word], scene: Scene, inside: Inside) -> None:
 
 def judge_plain(name: str, words: Sequence[Word], scene: Scene) -> Judgement:
     """A program that is no wrapper."""
-    from reprieve.policy import clients, filetools, languages, reads
+    from reprieve.policy import archives, clients, filetools, languages, reads
 
     if name == "printf":
         return HARMLESS
@@ -90,7 +90,8 @@ def judge_plain(name: str, words: Sequence[Word], scene: Scene) -> Judgement:
                 "disown", "bg", "fg", "enable", "complete", "bind", "dirs", "suspend", "logout",
                 "compgen"):  # fmt: skip
         return opaque("loads code into the shell") if name == "enable" else HARMLESS
-    for judge in (reads.judge_reader, filetools.judge_tool, clients.judge_server, languages.judge_language):
+    for judge in (reads.judge_reader, filetools.judge_tool, archives.judge_archiver, clients.judge_server,
+                  languages.judge_language):  # fmt: skip
         found = judge(name, words, scene)
         if found is not None:
             return found
