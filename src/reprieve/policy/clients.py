@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 
 from reprieve.policy.classes import READ, RESTORABLE, rank
 from reprieve.policy.options import Parsed, parse, spec
@@ -63,6 +64,11 @@ def _word(value: Word | str | None) -> Word:
     return plain(value) if isinstance(value, str) else value or Word(None)
 
 
+def _last(options: Sequence[tuple[str, Word | str | None]], *names: str) -> Word | None:
+    """The value that counts where an option is given more than once, under whichever of its names."""
+    return next((_word(value) for name, value in reversed(options) if name in names), None)
+
+
 def judge_curl(words: Sequence[Word], scene: Scene) -> Judgement:
     """By its method; a body means POST. What it saves is a file like any other."""
     read = _all(words, _CURL, "curl")
@@ -77,7 +83,10 @@ def judge_curl(words: Sequence[Word], scene: Scene) -> Judgement:
     if given & {"-O", "--remote-name", "--remote-name-all", "-J"}:
         files.append(_word(values.get("--output-dir", plain("."))))
     saved = writes(files, scene)
-    method = values.get("-X", values.get("--request"))
+    printed = [_word(value).text or "" for name, value in options if name in ("-w", "--write-out")]
+    if any("%output" in text or text.startswith("@") for text in printed):
+        return opaque("curl prints into a file, or what a file says")
+    method = _last(options, "-X", "--request")
     if method is not None and method.text is None:
         return gone("sends a request whose method only the running shell knows")
     name = (method.text or "" if method is not None else "").upper()
@@ -133,12 +142,14 @@ def judge_wget(words: Sequence[Word], scene: Scene) -> Judgement:
     if values.keys() & {"--post-data", "--post-file", "--body-data", "--body-file"} and method is None:
         method = plain("POST")
     sent = [judge_request((method.text or "?").upper(), url, scene) for url in operands] if method is not None else []
-    target = values.get("-O", values.get("--output-document"))
+    logs = [_word(v) for n, v in options if n in ("-o", "--output-file", "-a", "--append-output")]
+    logged = writes([word for word in logs if word.text != "-"], scene)
+    target = _last(options, "-O", "--output-document")
     if "--spider" in values or (target is not None and target.text == "-"):
         saved = HARMLESS
     else:
-        saved = writes([target or values.get("-P", values.get("--directory-prefix", plain(".")))], scene)
-    return heaviest((*sent, saved))
+        saved = writes([target or _last(options, "-P", "--directory-prefix") or plain(".")], scene)
+    return heaviest((*sent, logged, saved))
 
 
 # -- databases
@@ -163,9 +174,13 @@ _SQLITE = spec(
     " -safe -stats -table -tabs -version -help --readonly --json --csv --header --batch --bail",
     "-cmd -init -separator -nullvalue -newline -mmap -lookaside -vfs -maxsize",
 )
-_META_READS = ("\\d", "\\l", "\\x", "\\timing", "\\pset", "\\q", "\\conninfo", "\\encoding", "\\echo", "\\a", "\\t",
-"\\z",
-               "\\h", "\\?", "\\sf", "\\sv", "\\c ", "\\set ")  # fmt: skip
+# whole words: `\\l` lists databases, `\\lo_unlink` deletes an object
+_META_READS = re.compile(
+    r"\\(?:d[a-zA-Z]*|l|list|lo_list|x|timing|pset|q|quit|conninfo|encoding|echo|a|t|z|h|help|\?|sf|sv|c|set)[S+]*(?:\s|$)"
+)
+# what psql does not look into for its own commands
+_PSQL_QUOTED = re.compile(r"""--[^\n]*|'(?:[^']|'')*'|"[^"]*"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$""", re.DOTALL)
+_PSQL_ESCAPED = re.compile(r"""--[^\n]*|'(?:[^'\\]|''|\\.)*'|"[^"]*"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$""", re.DOTALL)
 _DOT_READS = (".tables", ".schema", ".headers", ".header", ".mode", ".indexes", ".indices", ".databases", ".dump",
 ".width",
               ".nullvalue", ".quit", ".exit", ".help", ".stats", ".timer", ".show", ".fullschema", ".separator",
@@ -181,10 +196,8 @@ def judge_sql_text(text: str | None, *, who: str, undo: str) -> Judgement:
     kept: list[str] = []
     for line in text.splitlines() or [text]:
         bare = line.strip()
-        if who == "psql" and "\\" in line and not _is_quiet_meta(bare):
-            if bare.startswith("\\") or "\\g" in line or "\\!" in line or "\\copy" in line:
-                return opaque(f"psql runs {bare.split()[0] if bare.split() else bare}")
-            kept.append(line)
+        if who == "psql" and bare.startswith("\\") and not _is_quiet_meta(bare):
+            return opaque(f"psql runs {bare.split()[0]}")
         elif who == "sqlite3" and bare.startswith("."):
             if bare.split()[0] not in _DOT_READS or "|" in bare or ">" in bare:
                 return opaque(f"sqlite3 runs {bare.split()[0]}")
@@ -196,12 +209,15 @@ def judge_sql_text(text: str | None, *, who: str, undo: str) -> Judgement:
             kept.append(line)
     if who == "mysql" and "\\!" in text:
         return opaque("mysql runs a shell")
-    reading = read_sql("\n".join(kept), undo=undo)
+    sql = "\n".join(kept)
+    if who == "psql" and any("\\" in quoted.sub("''", sql) for quoted in (_PSQL_QUOTED, _PSQL_ESCAPED)):
+        return opaque("psql runs a command of its own inside the SQL")
+    reading = read_sql(sql, undo=undo)
     return Judgement(reading.cls, f"{who}: {reading.reason}" if reading.reason else "")
 
 
 def _is_quiet_meta(bare: str) -> bool:
-    return bare.startswith(_META_READS) and "|" not in bare and "`" not in bare and bare.count("\\") == 1
+    return _META_READS.match(bare) is not None and "|" not in bare and "`" not in bare and bare.count("\\") == 1
 
 
 def judge_sql_client(name: str, words: Sequence[Word], scene: Scene) -> Judgement:
@@ -234,6 +250,8 @@ def judge_sql_client(name: str, words: Sequence[Word], scene: Scene) -> Judgemen
     for option, word in values:
         if option in ("-f", "--file"):
             return opaque(f"{who} runs a file that nobody read") if word.text != "-" else _from_input(who, undo, scene)
+        if option in ("-o", "--output") and (word.text or word.prefix).startswith("|"):
+            return opaque(f"{who} pipes what it finds into a program")
         if option in ("-o", "--output", "-L", "--log-file"):
             found.append(writes([word], scene))
         if option in ("-v", "--set", "--variable") and who == "psql":
@@ -288,15 +306,37 @@ def judge_server(name: str, words: Sequence[Word], scene: Scene) -> Judgement | 
     return None
 
 
+_HTTPIE = spec(
+    "j f x v b h m S F I q json form multipart compress verbose body headers meta stream follow all check-status"
+    " ignore-stdin offline quiet chunked path-as-is debug traceback unsorted sorted no-verify https",
+    "p a A s P print auth auth-type timeout max-redirects max-headers verify cert cert-key cert-key-pass proxy style"
+    " pretty format-options response-charset response-mime ssl ciphers default-scheme boundary raw history-print"
+    " bearer",
+)
+
+
 def _httpie(words: Sequence[Word], scene: Scene) -> Judgement:
-    operands = [word for word in words[1:] if not (word.text or word.prefix).startswith("-")]
+    """`http [METHOD] URL [ITEM …]`: the method may be any word, and is POST where there is a body."""
     if any((word.text or "").startswith(("-o", "--output", "-d", "--download", "--session")) for word in words[1:]):
         return opaque("where httpie writes is not known")
-    method = (operands[0].text or "").upper() if operands else ""
-    if method not in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
-        has_body = any("=" in (word.text or "=") for word in operands[1:])
-        return judge_request("POST" if has_body else "GET", operands[0] if operands else Word(None), scene)
-    return judge_request(method, operands[1] if len(operands) > 1 else Word(None), scene)
+    read = _all(words, _HTTPIE, "http")
+    if read is None:
+        return opaque("an option of httpie is not known")
+    operands, options = read
+    if not operands:
+        return opaque("what httpie sends is not known")
+    given = {name for name, _ in options}
+    first = operands[0].text
+    if len(operands) > 1 and first is not None and first.isascii() and first.isalpha():
+        return judge_request(first.upper(), operands[1], scene)
+    if len(operands) > 1 and first is None and not operands[0].prefix:
+        return gone("sends a request whose method only the running shell knows")
+    has_body = (
+        "--raw" in given
+        or (scene.stdin.is_given and not given & {"-I", "--ignore-stdin"})
+        or any(sign in (word.text or "=") for word in operands[1:] for sign in "=@")
+    )
+    return judge_request("POST" if has_body else "GET", operands[0], scene)
 
 
 def base(program: str) -> str:

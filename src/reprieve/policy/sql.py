@@ -244,6 +244,8 @@ def _query(verb: str, tokens: Sequence[str], undo: str) -> Statement:
         changing = next((token for token in tokens if token in ("insert", "delete", "merge")), "")
         if changing and f"{changing}" in tokens[1:] and "(" in tokens:
             return _change(changing, tokens, undo)
+    if verb in ("commit", "rollback") and "prepared" in tokens:
+        return Statement(verb, IRREVERSIBLE, "ends a transaction that another session prepared")
     if verb == "set" and len(tokens) > 1 and tokens[1] in ("global", "persist", "password", "@"):
         return Statement(verb, IRREVERSIBLE, "changes the server's settings")
     if verb == "set" and ("session_replication_role" in tokens or "@@global" in tokens):
