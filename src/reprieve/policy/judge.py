@@ -16,6 +16,7 @@ from reprieve.policy.scene import (
     removes,
     writes,
 )
+from reprieve.policy.syntax import runs_in_subscript
 from reprieve.policy.variables import is_dangerous
 from reprieve.policy.words import Word
 from reprieve.policy.wrappers import Inner, container_exec, unwrap
@@ -52,6 +53,11 @@ _FOLDERS = (
 )
 
 
+# built into the shell, and taking names: the subscript of `a[$(…)]` is run even where the word is quoted
+_EVALUATES = ("let", "test", "[", "read", "unset", "export", "readonly", "declare", "local", "typeset", "mapfile",
+              "readarray", "getopts", "wait")  # fmt: skip
+
+
 def judge_program(words: Sequence[Word], scene: Scene, inside: Inside) -> None:
     """Note what a program would do, or what the program inside it would."""
     argv = [word.text for word in words]
@@ -83,8 +89,16 @@ def judge_plain(name: str, words: Sequence[Word], scene: Scene) -> Judgement:
     """A program that is no wrapper."""
     from reprieve.policy import archives, clients, filetools, languages, reads
 
+    texts = [word.text or word.prefix for word in words[1:]]
+    if name in _EVALUATES and any(map(runs_in_subscript, texts)):
+        return opaque(f"{name} runs what stands in a subscript")
     if name == "printf":
-        return HARMLESS
+        is_named = texts[:1] == ["-v"] and any(map(runs_in_subscript, texts[1:2]))
+        return opaque("printf runs what stands in a subscript") if is_named else HARMLESS
+    if (name == "compgen" and any(reads.given(text, ("-C", "-F", "-W")) for text in texts)) or (
+        name in ("mapfile", "readarray") and any(reads.given(text, ("-C",)) for text in texts)
+    ):
+        return opaque(f"{name} runs a command")
     if name in ("export", "readonly", "declare", "local", "typeset", "unset", "read", "mapfile", "readarray",
     "getopts", "shopt",
                 "disown", "bg", "fg", "enable", "complete", "bind", "dirs", "suspend", "logout",

@@ -24,17 +24,17 @@ _ALWAYS = [
     "groups", "users", "who", "w", "last", "lastlog", "printenv", "which", "whereis", "type", "locale", "getconf",
     "arch", "nproc", "lscpu", "lsblk", "lsmod", "lspci", "lsusb", "jq", "base32", "basenc", "numfmt", "zcat", "gzcat",
     "xzcat", "bzcat", "zstdcat", "lz4cat", "getent", "ping", "ping6", "dig", "nslookup", "host", "traceroute",
-    "tracepath", "mtr", "cal", "ncal", "look", "tsort", "pr", "uptime", "vmstat", "iostat", "mpstat", "sar", "pidof",
-    "pstree", "tload", "fuser", "findmnt", "mountpoint", "wait", "jobs", "umask", "times", "shift", "return", "exit",
+    "tracepath", "mtr", "cal", "ncal", "look", "tsort", "pr", "uptime", "vmstat", "iostat", "mpstat", "pidof",
+    "pstree", "tload", "findmnt", "mountpoint", "wait", "jobs", "umask", "times", "shift", "return", "exit",
     "break", "continue", "let", "ulimit", "caller", "logname", "hostid", "pathchk", "getfacl", "getfattr", "lsattr",
     "nm", "objdump", "readelf", "size", "ldd", "otool", "md5", "shasum", "sw_vers", "mdls", "apropos", "whatis",
-    "tldr", "cloc", "tokei", "scc", "exa", "eza", "delta", "diffstat", "colordiff", "wdiff", "sdiff", "zcmp", "zdiff",
-    "zless", "zmore", "lsof", "ss", "netstat", "arp", "runlevel", "locate", "mlocate", "plocate", "uuidgen",
-    "mcookie", "yes", "dmidecode", "lshw", "inxi", "neofetch", "fastfetch", "acpi", "sensors", "xmllint-version",
+    "tldr", "cloc", "tokei", "scc", "exa", "eza", "delta", "diffstat", "colordiff", "wdiff", "zcmp", "zdiff",
+    "zless", "zmore", "lsof", "netstat", "runlevel", "locate", "mlocate", "plocate", "uuidgen",
+    "mcookie", "yes", "inxi", "neofetch", "fastfetch", "acpi", "sensors", "xmllint-version",
     "iconv-list", "dpkg-query", "apt-cache", "apt-show-versions", "rpmquery", "lsb_release", "hostnamectl-status",
     "localectl-status", "loginctl-list", "xdpyinfo", "ping4", "whois", "geoiplookup", "nmblookup", "getcap",
-    "lslocks", "lsns", "lsipc", "lsmem", "prlimit-show", "tput", "clear", "reset", "stty-show", "pygmentize", "glow",
-    "mdcat", "ipcalc", "units", "dc", "cpuid", "readtags", "zipinfo", "lzless", "xzless", "lesskey-show", "fc-list",
+    "lslocks", "lsns", "lsipc", "lsmem", "prlimit-show", "tput", "clear", "reset", "stty-show", "glow",
+    "mdcat", "ipcalc", "units", "cpuid", "readtags", "zipinfo", "lzless", "xzless", "lesskey-show", "fc-list",
 ]  # fmt: skip
 
 # -- these read, unless one of the options is given
@@ -44,6 +44,15 @@ _UNLESS: dict[str, tuple[str, ...]] = {
     "date": ("-s", "--set"),
     "diff": ("--output",),
     "diff3": ("--diff-program",),
+    "sdiff": ("-o", "--output", "--diff-program"),
+    "fuser": ("-k", "--kill"),
+    "ss": ("-K", "--kill", "-D", "--diag"),
+    "arp": ("-d", "-s", "-S", "-f", "--delete", "--set", "--file"),
+    "dmidecode": ("--dump-bin",),
+    "lshw": ("-dump",),
+    "sar": ("-o",),
+    "pygmentize": ("-o", "-x"),
+    "dc": ("-f", "--file"),
     "file": ("-C", "--compile"),
     "tree": ("-o",),
     "rg": ("--pre", "--hostname-bin"),
@@ -198,6 +207,8 @@ def judge_reader(name: str, words: Sequence[Word], scene: Scene) -> Judgement | 
         return None  # the second operand is a file to write
     if name == "date" and any(text and not text.startswith(("-", "+")) and text.isdigit() for text in texts):
         return None
+    if name == "dc" and not _is_plain_dc(texts, scene):
+        return opaque("dc runs what may be a command")
     if name == "bc" and any(text is None or not text.startswith("-") for text in texts):
         return None
     for word in words[1:]:
@@ -236,6 +247,27 @@ def _are_queries(name: str, texts: Sequence[str | None]) -> bool:
     if name == "hostname":
         return all(text.startswith("-") for text in known)
     if name == "sysctl":
-        return not any("=" in text or text in ("-w", "-p", "--write", "--load") for text in known)
-    changing = ("add", "del", "delete", "set", "change", "replace", "flush", "append", "exec", "-b", "-batch", "netns")
-    return not any(text in changing for text in known)
+        return not any("=" in text or given(text, ("-w", "-p", "--write", "--load", "--system")) for text in known)
+    # iproute2 takes its words shortened, so that what changes nothing is listed and not what does
+    rest = [text for text in known if text not in _IP_OPTIONS]
+    if not rest or rest[0] not in _IP_OBJECTS:
+        return False
+    return len(rest) == 1 or rest[1] in _IP_SHOWS or (rest[1] == "s" and rest[0][0] in "ar")
+
+
+_IP_OPTIONS = ("-br", "-brief", "-4", "-6", "-o", "-oneline", "-j", "-json", "-p", "-pretty", "-s", "-stats", "-d",
+               "-details", "-c", "-color", "-h", "-human")  # fmt: skip
+_IP_OBJECTS = ("addr", "address", "a", "link", "l", "route", "r", "ro", "neigh", "neighbor", "neighbour", "n", "rule")
+_IP_SHOWS = ("show", "sh", "list", "ls", "lst", "get", "help")
+
+
+def _is_plain_dc(texts: Sequence[str | None], scene: Scene) -> bool:
+    """`dc` computes, but `!` in what it reads starts a program, and a file may hold one."""
+    if any(text is None or "!" in text for text in texts):
+        return False
+    has_program = any((text or "").startswith(("-e", "--expression")) for text in texts)
+    if any(not (text or "").startswith("-") for text in texts[(2 if texts[:1] in (["-e"], ["--expression"]) else 0) :]):
+        return False
+    if scene.stdin.is_given:
+        return scene.stdin.text is not None and "!" not in scene.stdin.text
+    return has_program and not any("?" in (text or "") for text in texts)

@@ -1,8 +1,8 @@
 """Read a command line into the simple commands it would run and say what the worst of them does. Pure.
 
 The structure is tree-sitter's, the words are `words`', what a program does is the judges'. Anything that only a
-running shell could
-know makes its command opaque, as does anything the parser did not understand: a gate that guesses is none.
+running shell could know makes its command opaque, as does anything the parser did not understand: a gate that guesses
+is none.
 
     text ─▶ tree ─▶ commands, with the folder and the variables at that point
                       └▶ wrapper?   what is inside is read the same way
@@ -37,6 +37,7 @@ from reprieve.policy.syntax import (
     names_any,
     parser,
     plain_again,
+    runs_in_subscript,
     touching,
 )
 from reprieve.policy.variables import MOVES, SETS_VARIABLES, is_dangerous
@@ -231,17 +232,14 @@ class _Reader:
                 return
             words = self._expand(targets[0], state, depth)
             sign = signs[0] if signs else ""
+            if any((word.text or "").startswith(("/dev/tcp/", "/dev/udp/")) for word in words):
+                self._note((), opaque("opens a connection"))
             if sign in ("<", "<&", "<&-", ">&-"):
-                if any((word.text or "").startswith(("/dev/tcp/", "/dev/udp/")) for word in words):
-                    self._note((), opaque("opens a connection"))
                 return
             if sign == ">&" and words and (words[0].text or "").rstrip("-").isdigit():
                 return
             if sign in (">", ">>", ">|", "&>", "&>>", ">&"):
                 for word in words or (Word(None),):
-                    if (word.text or "").startswith(("/dev/tcp/", "/dev/udp/")):
-                        self._note((), opaque("opens a connection"))
-                        continue
                     found = writes([word], Scene(state.places, self.catalog))
                     if rank(found.cls) > rank(READ):
                         self._note((sign, word.text), found)
@@ -370,6 +368,8 @@ class _Reader:
 
     def _test_command(self, node: Node, state: State, stdin: Stdin, depth: int) -> None:
         self._substitutions(node, state, depth)
+        if any(runs_in_subscript(self._raw(one)) for one in every(node, "raw_string")):
+            self._note((), opaque("tests a name whose subscript is run"))
 
     def _arithmetic(self, node: Node, state: State, depth: int) -> None:
         """`((x += 1))`. Where it is not plainly a sum, other shells take the parentheses for two subshells."""

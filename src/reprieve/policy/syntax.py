@@ -103,6 +103,11 @@ def may_be_commands(text: str) -> bool:
     return re.search(r"[A-Za-z_]\w*\s+[-/~.]?[A-Za-z_]", text) is not None
 
 
+def runs_in_subscript(text: str) -> bool:
+    """Whether `text`, taken for a variable's name, runs something: the subscript of `a[$(…)]` is expanded once more."""
+    return "[" in text and ("$(" in text or "`" in text)
+
+
 def touching(nodes: Sequence[Node]) -> list[list[Node]]:
     """Nodes with nothing between them belong together."""
     groups: list[list[Node]] = []
