@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 _AWK_RUNS = re.compile(r"system|getline|fflush|close|@load|@include|@[A-Za-z_]")
 _AWK_SENDS = re.compile(r"\bprintf?\b[^;}\n]*(?:>|(?<!\|)\|(?!\|))")
+_AWK_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"', re.DOTALL)
+_AWK_REGEX = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]\n\\]|\\.)*\])*/")
+_AWK_WORD = re.compile(r"\w+|\s+|#[^\n]*")
+_AWK_GOES_ON = re.compile(r"(,|&&|\|\||\\)[ \t]*\n\s*")  # a statement does not end with such a line
+_AWK_BEFORE_REGEX = ("print", "printf", "return", "in", "else", "do", "case")
 
 
 def judge_awk(words: Sequence[Word], scene: Scene) -> Judgement:
@@ -41,9 +46,41 @@ def judge_awk(words: Sequence[Word], scene: Scene) -> Judgement:
     if at >= len(words) or words[at].text is None:
         return opaque("awk runs a program that only the running shell knows")
     program = words[at].text or ""
-    if _AWK_RUNS.search(program) or _AWK_SENDS.search(program):
+    bare = _awk_without_texts(program)
+    if bare is None:
+        return opaque("awk runs a program that can't be read")
+    if _AWK_RUNS.search(program) or _AWK_SENDS.search(program) or _AWK_SENDS.search(bare):
         return opaque("awk starts a program or writes a file")
     return HARMLESS
+
+
+def _awk_without_texts(program: str) -> str | None:
+    """The program without what is in its strings, regular expressions and comments; None: they can't be told apart."""
+    kept: list[str] = []
+    before = ""  # the last thing that is not a blank
+    at = 0
+    while at < len(program):
+        ch = program[at]
+        is_operand = before[-1:] in (")", "]", '"') or before in ("++", "--") or (
+            (before[:1].isalnum() or before[:1] in ("_", "$")) and before not in _AWK_BEFORE_REGEX
+        )  # fmt: skip
+        is_regex = ch == "/" and not is_operand
+        found = _AWK_STRING.match(program, at) if ch == '"' else _AWK_REGEX.match(program, at) if is_regex else None
+        if found is None and (ch == '"' or is_regex):
+            return None
+        if ch == "/" and before in (")", "++", "--") and '"' in program[at:] and "/" in program[at + 1 :]:
+            return None  # a division or the beginning of an expression: awks disagree
+        if found is not None:
+            kept.append('""')
+            before, at = '"', found.end()
+            continue
+        found = _AWK_WORD.match(program, at)
+        text = found[0] if found else program[at : at + 2] if program[at : at + 2] in ("++", "--") else ch
+        if not text.startswith("#"):
+            kept.append(text)
+            before = before if text.isspace() else text
+        at += len(text)
+    return _AWK_GOES_ON.sub(lambda match: match[1] if match[1] != "\\" else " ", "".join(kept))
 
 
 def judge_sed(words: Sequence[Word], scene: Scene) -> Judgement:
@@ -231,6 +268,10 @@ _PY_ATTRIBUTES = _PY_METHODS | frozenset(["argv", "version", "version_info", "pl
 "path", "maxsize", "executable", "byteorder", "implementation", "name", "datetime", "date", "timedelta", "timezone",
 "utc", "pi", "e", "inf", "nan", "year", "month", "day", "hour", "minute", "second", "major", "minor", "micro",
 "Counter", "OrderedDict", "ascii_letters", "digits"])  # fmt: skip
+# Built in elsewhere: by Python 2, and by `site`.
+_PY_OTHER_BUILTINS = frozenset(
+    ("execfile", "reload", "file", "apply", "raw_input", "exit", "quit", "help", "copyright", "credits", "license")
+)
 # These are part of the interpreter: no file beside the command can stand in for them.
 _PY_BUILT_IN = frozenset(("sys", "time"))
 
@@ -279,11 +320,43 @@ def _python_source(source: str | None, *, is_isolated: bool) -> Judgement:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return opaque("python -c runs text that can't be read")
+    own = _own_names(tree)
     for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and not _is_plain_name(node.id, own):
+            return opaque(f"python -c uses {node.id}")
         why = _forbidden(node, is_isolated=is_isolated)
         if why:
             return opaque(f"python -c {why}")
     return HARMLESS
+
+
+def _own_names(tree: ast.AST) -> set[str]:
+    """The names that a program gives."""
+    import ast
+
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+    return found
+
+
+def _is_plain_name(name: str, own: set[str]) -> bool:
+    """Harmless wherever it is handed to: `map(exec, …)` calls what it is given.
+
+    A built-in's name stays one although the program gives it somewhere too: that may be in another scope.
+    """
+    import builtins
+
+    if name in _PY_NAMES or name.endswith(("Error", "Exception")):
+        return True
+    return name in own and not hasattr(builtins, name) and name not in _PY_OTHER_BUILTINS
 
 
 def _forbidden(node: ast.AST, *, is_isolated: bool) -> str:
