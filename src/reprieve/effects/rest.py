@@ -331,7 +331,7 @@ def _after_post(call: Call, before: Answer | None, answer: Answer, expected: Out
         return _none(call, f"answered {answer.status} without saying what was made")
     if answer.status != 201:
         # an upsert names what it wrote over in just this way: a DELETE might take what was there before
-        return _none(call, f"answered {answer.status}; nothing says that something was made")
+        return _none(call, "nothing says that something was made")
     return Verdict(RESTORABLE, {"method": "DELETE", "url": url}, url.partition("?")[0], look=url)
 
 
