@@ -4,7 +4,8 @@
                "is_idempotent": false, "guard": [{"argv": [...], "sha256": of what it printed after the effect}]}
 
 The program gets a small environment of its own, no standard input, a time limit and a limit for what it prints; when
-it ends its whole process group is ended with it.
+it ends its whole process group is ended with it. One that fails may have done its work before: it is run again only if
+`is_idempotent`, else a person has to look.
 """
 
 from __future__ import annotations
@@ -127,8 +128,9 @@ class CommandDriver:
             if limit:
                 return Outcome(MANUAL, f"ended by us after {limit}; how far it came is not known{said}")
             if code != 0:
-                # of several commands some were run: doing it all again is not the same
-                return Outcome(MANUAL if number else FAILED, f"{os.path.basename(argv[0])}: exit code {code}{said}")
+                # no program promises that it did nothing before it failed
+                name = os.path.basename(argv[0])
+                return Outcome(MANUAL, f"{name}: exit code {code}; how far it came is not known{said}")
         return Outcome(UNDONE, f"exit code 0{said}")
 
     def resolve(self, effect: Effect) -> str:
