@@ -59,6 +59,21 @@ def test_bad_case_6_a_later_push_by_somebody_else_is_not_overwritten(cli: Cli, p
     assert git(remote, "rev-parse", "main") == theirs
 
 
+def test_a_push_whose_undo_failed_is_undone_once_the_remote_answers(cli: Cli, project: Path, remote: Path) -> None:
+    """Its lease fits once, so that a repeat does no harm."""
+    before = git(remote, "rev-parse", "main")
+    cli("checkpoint", "base")
+    (project / "README.md").write_text("an agent's work")
+    git(project, "commit", "-qam", "two")
+    cli("run", "--", "git", "push", "-q", "origin", "main")
+    away = remote.rename(remote.with_name("away.git"))
+    result = cli("rollback", "base", "--effects", "--yes", check=False)
+    assert result.code == 6 and "not undone (manual)" in result.out
+    away.rename(remote)
+    cli("rollback", "base", "--effects", "--yes")
+    assert git(remote, "rev-parse", "main") == before
+
+
 def test_a_failing_command_is_not_taken_for_done(cli: Cli, project: Path, remote: Path) -> None:
     cli("checkpoint", "base")
     cli("run", "--", "git", "push", "-q", "origin", "no-such-branch", check=False)

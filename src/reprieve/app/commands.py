@@ -119,7 +119,13 @@ def _inverse(match: CommandMatch, captured: Captured, cwd: str) -> Json:
     for capture in after:
         if capture.name.partition(".")[2] in match.rule.guard:
             guards.append({"argv": found(capture.run), "sha256": printed(found(capture.run), cwd=cwd)})
-    return inverse_of(*(step.argv for step in made.steps), cwd=cwd, stdin=[s.stdin for s in made.steps], guard=guards)
+    return inverse_of(
+        *(step.argv for step in made.steps),
+        cwd=cwd,
+        stdin=[step.stdin for step in made.steps],
+        is_idempotent=match.rule.is_idempotent,
+        guard=guards,
+    )
 
 
 def _capture(match: CommandMatch, when: str, cwd: str) -> Captured:

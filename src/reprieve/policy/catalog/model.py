@@ -58,6 +58,7 @@ class CommandRule(Value):
     window: str = ""
     tested: bool = False
     provider: str = ""
+    is_idempotent: bool = False  # the inverse may be run twice
 
 
 class Program(Value):

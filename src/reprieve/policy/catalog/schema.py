@@ -41,7 +41,7 @@ _COMMAND = {
     "id!": _TEXT, "command!": _TEXT, "class!": "class", "note": _TEXT, "files": _FLAG, "flags": _TEXTS,
     "no_flags": _TEXTS,
     "allow": _TEXTS, "values": _TEXTS, "args": _TEXTS, "where": "patterns", "capture": "captures", "inverse": "steps",
-    "guard": _TEXTS, "window": "time", "tested": _FLAG,
+    "guard": _TEXTS, "idempotent": _FLAG, "window": "time", "tested": _FLAG,
 }  # fmt: skip
 _CAPTURE = {
     "run!": _WORDS,
@@ -245,6 +245,7 @@ def _command(given: Mapping[str, Any], provider: str) -> CommandRule:
         _texts(given, "flags"), _texts(given, "no_flags"), _texts(given, "allow"), _texts(given, "values"),
         tuple(given["args"]) if "args" in given else None, tuple(given.get("where", {}).items()), captures, steps,
         _texts(given, "guard"), given.get("window", ""), bool(given.get("tested")), provider,
+        bool(given.get("idempotent")),
     )  # fmt: skip
 
 
