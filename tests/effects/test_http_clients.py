@@ -174,6 +174,7 @@ def test_bad_case_43_streamed_uploads_and_packed_answers_pass_unharmed(
             return done.status
 
     assert asyncio.run(go()) == 204 and shop.raw["/files/c"][1] == data
+    shop.add("/boxes/5")
     packed = gzip.compress(b'{"id": 5}')
     shop.replies["POST /boxes"] = (201, packed, {"Content-Encoding": "gzip", "Location": "/boxes/5"})
     assert httpx.post(shop.url + "/boxes", json={}).json() == {"id": 5}

@@ -111,38 +111,6 @@ def test_several_changes_of_one_thing_come_back_one_by_one(recorded: Workspace, 
     assert shop.things["/items/1"] == {"id": 1, "name": "0"}
 
 
-# -- what was there before the agent
-
-
-@pytest.mark.parametrize("headers", [{}, {"Location": "/contacts/7"}], ids=["id", "location"])
-def test_an_upsert_that_wrote_over_what_was_there_is_named_and_deletes_nothing(
-    headers: dict[str, str], recorded: Workspace, journal: Journal, shop: Shop
-) -> None:
-    """POST /contacts answers 200 with the contact that it found by its address: it was there before the agent."""
-    shop.add("/contacts/7", email="ann@example.org", notes="ten years of history")
-    shop.replies["POST /contacts"] = (200, shop.things["/contacts/7"], headers)
-    httpx.post(shop.url + "/contacts", json={"email": "ann@example.org", "phone": "1"})
-    (effect,) = journal.effects()
-    assert (effect.cls, effect.inverse) == ("irreversible", None)
-    (outcome,) = take_back(recorded).effects
-    assert outcome.state == "irreversible" and "nothing says that something was made" in outcome.detail
-    assert shop.changes() == ["POST /contacts"] and "/contacts/7" in shop.things
-
-
-@pytest.mark.parametrize("answer", [(200, {"ok": True}), (207, {"items": []})], ids=["says nothing", "batch"])
-def test_an_inverse_that_the_answer_does_not_bear_out_is_not_run(
-    answer: tuple[int, Any], recorded: Workspace, journal: Journal, shop: Shop
-) -> None:
-    """Before the call a DELETE was to be expected: the id is the caller's and nothing is there. The answer decides."""
-    shop.replies["POST /items"] = (*answer, {})
-    httpx.post(shop.url + "/items", json={"id": 5, "name": "new"})
-    (effect,) = journal.effects()
-    assert (effect.cls, effect.inverse) == ("irreversible", None)
-    shop.add("/items/5", name="new")
-    assert states(take_back(recorded)) == ["irreversible"]
-    assert shop.changes() == ["POST /items"] and "/items/5" in shop.things
-
-
 # -- new names
 
 

@@ -65,7 +65,7 @@ class _Frame(Value):
             **({"fingerprints": self.fingerprints} if self.fingerprints else {}),
             **({"address": self.address} if self.address else {}),
             "is_idempotent": bool(undo.get("is_idempotent", method in ("PUT", "DELETE", "PATCH"))),
-            "is_gone_done": bool(undo.get("is_gone_done", method == "DELETE")),
+            "is_gone_done": bool(undo.get("is_gone_done")),  # not before it was seen there
             "is_verified": bool(undo.get("is_verified", True)),
         }
 
@@ -149,9 +149,8 @@ class HttpCalls:
         )
         if done is not None and verdict.inverse is not None and verdict.look:
             now = yield Question(verdict.look)
-            done = self._seal(
-                ws, journal, done, rest.with_after(verdict.inverse, verdict.look, now, answer, hidden), now
-            )
+            sealed = rest.after_look(verdict, now, answer, hidden)
+            done = self._seal(ws, journal, done, sealed, now)
         if done is not None and done.undo_state == WANTED:
             self._undo_late(ws, journal, done)
         return None
@@ -273,9 +272,12 @@ class HttpCalls:
             ws.reporter.warn(f"the outcome of effect {id} could not be written ({e.message}); it counts as unknown")
             return None
 
-    def _seal(self, ws: Workspace, journal: Journal, done: Effect, inverse: Json, now: Answer) -> Effect | None:
+    def _seal(self, ws: Workspace, journal: Journal, done: Effect, verdict: rest.Verdict, now: Answer) -> Effect | None:
+        detail = f"{done.detail}; {verdict.why}" if verdict.inverse is None else done.detail
         try:
-            return journal.finish(done.id, DONE, detail=done.detail, after=_image(now), inverse=inverse)
+            return journal.finish(
+                done.id, DONE, detail=detail, after=_image(now), cls=verdict.cls, inverse=verdict.inverse
+            )
         except Refused:
             return journal.get(done.id)  # a rollback was faster, and took what was known before
         except ReprieveError as e:

@@ -3,7 +3,7 @@
     inverse = {"kind": "http", "method": ..., "url": ..., "origin": of the forward call, "address": its inner address,
                "headers": {name: value or credential reference}, "fingerprints": {reference: keyed fingerprint},
                "json" | "form" | "text" | "base64": ..., "type": content type      the body
-               "is_gone_done": bool                                404 and 410 mean that it is as wished already
+               "is_gone_done": bool                                it was seen there: 404 and 410 mean as wished already
                "is_idempotent": bool                               may be sent again if nobody knows whether it arrived
                "key_hours": how long the server remembers a key    24 unless somebody knows better
                "check": {"url", "etag", "json", "sha256", "absent", "is_part"}      how the resource must look before it
@@ -73,6 +73,8 @@ class HttpDriver:
             self._headers(inverse)
         except ReprieveError as e:
             return Check(UNCLEAR, e.message)
+        if why := _unproven(effect):
+            return Check(UNCLEAR, why)
         wanted = _map(inverse.get("check"))
         if not wanted:
             return Check(READY)
@@ -187,9 +189,8 @@ class HttpDriver:
         if verify.get("is_operation"):
             return _ended(found) if answer.status == 200 else UNKNOWN
         if answer.status in (404, 410):
-            if verify.get("absent"):
-                return DONE
-            return UNKNOWN if before is not None else NOT_DONE  # what was there is gone: somebody else was at it
+            # what was there is gone: somebody else was at it. Nothing was there before either: perhaps it never shows
+            return DONE if verify.get("absent") else UNKNOWN
         if answer.status != 200:
             return UNKNOWN
         if before is not None and same(before, found):
@@ -296,6 +297,22 @@ def new_url(collection: str, answer: Answer) -> str | None:
     found = _json(answer)
     id = found.get("id") if isinstance(found, dict) else None
     return f"{collection.rstrip('/')}/{quote(str(id), safe='')}" if isinstance(id, (str, int)) else None
+
+
+def _unproven(effect: Effect) -> str:
+    """Why a DELETE that was read off a call may not take what the call made; "" if it does.
+
+    Such effects are irreversible as soon as they are recorded; journals of older versions have them with an inverse.
+    """
+    inverse, request = effect.inverse or {}, effect.request or {}
+    if inverse.get("method") != "DELETE" or not inverse.get("is_verified") or effect.rule:
+        return ""
+    if (effect.after or {}).get("status") in (404, 410):
+        return "a look right after the call found nothing there, so a DELETE there does not undo it"
+    answered = (effect.reply or {}).get("status", 201)
+    if request.get("method") == "POST" and effect.before is None and answered != 201:
+        return f"the call was answered {answered}, which does not say that something was made"
+    return ""
 
 
 def _wait_s(answer: Answer, attempt: int) -> float:

@@ -2,7 +2,7 @@
 
     POST to a collection, 201 and Location or id     DELETE of what was made
     POST to a thing (the answer's id is the URL's)   its before-image back; never DELETE
-    PUT, PATCH                                   the before-image back; there was none (404): DELETE
+    PUT, PATCH                                   the before-image back; there was none (404), and now is: DELETE
     DELETE                                       PUT where it was, else POST to the collection under a new id
     all else                                     irreversible, with the reason
 
@@ -146,15 +146,43 @@ def verdict(call: Call, before: Answer | None, answer: Answer, expected: Outlook
         return _none(call, "it was a batch that was done in part; its members are not told apart")
     if call.method != "POST":
         gone = call.method == "DELETE"
+        if gone and expected.inverse is None and not expected.why:
+            return _none(call, "a look before it found nothing there, so what it deleted, if anything, is not kept")
         return Verdict(expected.cls, expected.inverse, expected.resource, expected.why, "" if gone else call.url)
     if expected.cls in (IRREVERSIBLE, OPAQUE):
         return _none(call, expected.why, cls=expected.cls)
     return _after_post(call, before, answer, expected, hide)
 
 
-def with_after(inverse: Json, url: str, now: Answer | None, reply: Answer, hide: Hide) -> Json:
-    """The inverse with the state that it must still find: our own after-image."""
-    if now is None or now.status != 200 or now.detail:
+def after_look(verdict: Verdict, now: Answer, reply: Answer, hide: Hide) -> Verdict:
+    """The verdict with what a look right after the call tells: the state that the inverse must still find.
+
+    A DELETE needs the thing to be shown there. Else it would hit something else or nothing, and the 404 of the look
+    before told nothing either: what is not shown may well have been there.
+    """
+    if verdict.inverse is None:
+        return verdict
+    if verdict.inverse.get("method") != "DELETE":
+        return verdict.replace(inverse=_with_after(verdict.inverse, verdict.look, now, reply, hide))
+    if now.status in _GONE:
+        why = (
+            f"a look right after it found nothing there (GET answers {now.status}), so a DELETE there does not undo it"
+        )
+        return verdict.replace(cls=IRREVERSIBLE, inverse=None, why=why)
+    if now.status != 200:
+        return verdict
+    said, shown = _id_of(calls.json_of(reply)), calls.json_of(now)
+    is_read_off = "check" not in verdict.inverse  # where it is was told by the answer alone: no look before found a 404
+    if is_read_off and (isinstance(shown, list) or (said and _id_of(shown) not in ("", said))):
+        why = "a look right after it found something else there, so a DELETE there does not undo it"
+        return verdict.replace(cls=IRREVERSIBLE, inverse=None, why=why)
+    seen = {**verdict.inverse, "is_gone_done": True}
+    return verdict.replace(inverse=_with_after(seen, verdict.look, now, reply, hide))
+
+
+def _with_after(inverse: Json, url: str, now: Answer, reply: Answer, hide: Hide) -> Json:
+    """The inverse with our own after-image."""
+    if now.status != 200 or now.detail:
         return inverse
     etag, said = now.header("ETag"), reply.header("ETag")
     if said and etag and said != etag:
@@ -179,8 +207,7 @@ def _of_instance(call: Call, before: Answer | None, hide: Hide) -> Outlook:
     if before is not None and before.status in _GONE:
         if call.method == "DELETE":
             return Outlook(REVERSIBLE, "", resource)  # there is nothing to delete
-        check = _part_check(call.url, hide(call.json))
-        back: Json = {"method": "DELETE", "url": call.url, **({"check": check} if check else {})}
+        back: Json = {"method": "DELETE", "url": call.url, "check": _sent_check(call, call.url, hide)}
         return Outlook(choose(has_before_image=True).cls, "", resource, inverse=back, verify={"url": call.url})
     why = images.why_not_kept(before, call.method)
     if why:
@@ -209,9 +236,8 @@ def _of_instance(call: Call, before: Answer | None, hide: Hide) -> Outlook:
     if lossy:
         return Outlook(IRREVERSIBLE, lossy, resource)
     verify: Json = {"url": call.url, **({"before": hide(was)} if was is not None else {})}
-    check = _part_check(call.url, hide(sent))
-    if check:
-        back["check"] = check
+    back["check"] = check = _sent_check(call, call.url, hide)
+    if "json" in check:
         verify["json"] = check["json"]
     return Outlook(REVERSIBLE, "", resource, inverse=back, verify=verify)
 
@@ -260,8 +286,7 @@ def _of_post(call: Call, before: Answer | None, hide: Hide) -> Outlook:
         if own and before is not None and before.status == 200:
             return _of_instance(call.replace(method="PUT", url=url), before, hide)  # it is there: this writes over it
         if own and before is not None and before.status in _GONE:
-            check = _part_check(url, hide(call.json))
-            back: Json = {"method": "DELETE", "url": url, **({"check": check} if check else {})}
+            back: Json = {"method": "DELETE", "url": url, "check": _sent_check(call, url, hide)}
             return Outlook(RESTORABLE, "", url, inverse=back, verify={"url": url})
         return Outlook(RESTORABLE, "", resource)
     if before is None or before.status != 200:
@@ -358,9 +383,16 @@ def _id_of(found: object) -> str:
     return _id_of(inner) if isinstance(inner, dict) else ""
 
 
-def _part_check(url: str, sent: object) -> Json:
+def _sent_check(call: Call, url: str, hide: Hide) -> Json:
     """Until there is an after-image: what was sent must be there."""
-    return {"url": url, "json": sent, "is_part": True} if isinstance(sent, dict) and sent else {}
+    sent = call.json
+    if isinstance(sent, dict) and sent:
+        return {"url": url, "json": hide(sent), "is_part": True}
+    if call.method == "PUT" and isinstance(sent, list):
+        return {"url": url, "json": hide(sent)}
+    if call.method == "PUT" and sent is None and call.body:
+        return {"url": url, "sha256": images.digest(call.body)}
+    return {"url": url}
 
 
 def _operation(call: Call, answer: Answer) -> str:

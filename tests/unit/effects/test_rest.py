@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -219,6 +220,15 @@ def test_a_body_that_is_no_json_comes_back_byte_for_byte() -> None:
     found = expect(call("PUT", "/files/a", b"new"), before)
     assert found.inverse is not None and found.inverse["base64"] and found.inverse["type"] == "image/png"
     assert expect(call("PATCH", "/files/a", b"new"), before).cls == "irreversible"
+
+
+def test_until_there_is_an_after_image_an_undo_must_find_what_was_sent() -> None:
+    """A process that ends before its look after the call leaves no after-image."""
+    for before in (says(404), Answer(200, (("Content-Type", "image/png"),), b"\x89PNG")):
+        raw = expect(call("PUT", "/files/a", b"new"), before).inverse
+        assert raw is not None and raw["check"] == {"url": SITE + "/files/a", "sha256": sha256(b"new").hexdigest()}
+    patch = expect(call("PATCH", "/items/1", [{"op": "add", "path": "/a", "value": 1}]), says(404)).inverse
+    assert patch is not None and patch["check"] == {"url": SITE + "/items/1"}
 
 
 def test_methods_that_nobody_knows_are_irreversible() -> None:

@@ -1,0 +1,158 @@
+"""The undo of an HTTP call takes nothing that was there before it, and is never claimed without proof."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+import reprieve
+from reprieve.app import journals
+from reprieve.app.workspace import Workspace
+from reprieve.effects.journal import Journal
+from reprieve.model.effect import EffectDraft
+from reprieve.model.plan import Report
+from support.shop import Shop
+
+
+def take_back(ws: Workspace) -> Report:
+    report = ws.rollback("base", effects="undo")[1]
+    assert report is not None
+    return report
+
+
+def states(report: Report) -> list[str]:
+    return [outcome.state for outcome in report.effects]
+
+
+# -- what was there before the agent
+
+
+@pytest.mark.parametrize("headers", [{}, {"Location": "/contacts/7"}], ids=["id", "location"])
+def test_an_upsert_that_wrote_over_what_was_there_is_named_and_deletes_nothing(
+    headers: dict[str, str], recorded: Workspace, journal: Journal, shop: Shop
+) -> None:
+    """POST /contacts answers 200 with the contact that it found by its address: it was there before the agent."""
+    shop.add("/contacts/7", email="ann@example.org", notes="ten years of history")
+    shop.replies["POST /contacts"] = (200, shop.things["/contacts/7"], headers)
+    httpx.post(shop.url + "/contacts", json={"email": "ann@example.org", "phone": "1"})
+    (effect,) = journal.effects()
+    assert (effect.cls, effect.inverse) == ("irreversible", None)
+    (outcome,) = take_back(recorded).effects
+    assert outcome.state == "irreversible" and "nothing says that something was made" in outcome.detail
+    assert shop.changes() == ["POST /contacts"] and "/contacts/7" in shop.things
+
+
+@pytest.mark.parametrize("answer", [(200, {"ok": True}), (207, {"items": []})], ids=["says nothing", "batch"])
+def test_an_inverse_that_the_answer_does_not_bear_out_is_not_run(
+    answer: tuple[int, Any], recorded: Workspace, journal: Journal, shop: Shop
+) -> None:
+    """Before the call a DELETE was to be expected: the id is the caller's and nothing is there. The answer decides."""
+    shop.replies["POST /items"] = (*answer, {})
+    httpx.post(shop.url + "/items", json={"id": 5, "name": "new"})
+    (effect,) = journal.effects()
+    assert (effect.cls, effect.inverse) == ("irreversible", None)
+    shop.add("/items/5", name="new")
+    assert states(take_back(recorded)) == ["irreversible"]
+    assert shop.changes() == ["POST /items"] and "/items/5" in shop.things
+
+
+# -- what a look does not show
+
+
+def test_what_is_not_found_where_a_post_should_have_put_it_is_named(recorded: Workspace, shop: Shop) -> None:
+    """The comment lives at /comments/99: a 404 beneath the post is no sign that it is gone."""
+    shop.replies["POST /posts/5/comments"] = (201, {"id": 99}, {})
+    httpx.post(shop.url + "/posts/5/comments", json={"text": "spam"})
+    (outcome,) = take_back(recorded).effects
+    assert outcome.state == "irreversible" and "found nothing there (GET answers 404)" in outcome.detail
+    assert shop.changes() == ["POST /posts/5/comments"]
+
+
+@pytest.mark.parametrize("shown", [{"id": 55, "user": 12}, [{"id": 12}]], ids=["another thing", "a list"])
+def test_what_shows_as_something_else_is_not_deleted(shown: Any, recorded: Workspace, shop: Shop) -> None:
+    """The answer's id is the membership's; beneath the team members go by their user's."""
+    shop.replies["POST /teams/3/members"] = (201, {"id": 12}, {})
+    shop.replies["GET /teams/3/members/12"] = (200, shown, {})
+    httpx.post(shop.url + "/teams/3/members", json={"user": 7})
+    (outcome,) = take_back(recorded).effects
+    assert outcome.state == "irreversible" and "found something else there" in outcome.detail
+    assert shop.changes() == ["POST /teams/3/members"]
+
+
+@pytest.mark.parametrize("is_raw", [True, False], ids=["raw", "json"])
+def test_what_a_server_never_shows_may_have_been_there_and_is_not_deleted(
+    is_raw: bool, recorded: Workspace, journal: Journal, shop: Shop
+) -> None:
+    path = "/files/avatar" if is_raw else "/users/5"
+    shop.raw["/files/avatar"] = ("image/png", b"the person's own")
+    shop.add("/users/5", theme="the person's own")
+    shop.replies[f"GET {path}"] = (404, {}, {})
+    httpx.put(shop.url + path, content=b"PNG" if is_raw else b'{"theme": "dark"}')
+    (effect,) = journal.effects()
+    assert (effect.cls, effect.inverse) == ("irreversible", None)
+    assert states(take_back(recorded)) == ["irreversible"]
+    assert shop.changes() == [f"PUT {path}"]
+
+
+def test_whether_an_unanswered_call_happened_is_not_told_by_a_place_that_shows_nothing(
+    recorded: Workspace, shop: Shop
+) -> None:
+    shop.replies["GET /users/5"] = (404, {}, {})
+    shop.faults["PUT"] = ["reset"]
+    with pytest.raises(httpx.HTTPError):
+        httpx.put(shop.url + "/users/5", json={"theme": "dark"})
+    assert states(take_back(recorded)) == ["manual"]
+    assert shop.things["/users/5"]["theme"] == "dark"
+
+
+def test_a_delete_where_nothing_was_shown_is_named_with_the_reason(recorded: Workspace, shop: Shop) -> None:
+    shop.add("/items/1", name="one")
+    shop.replies["GET /items/1"] = (404, {}, {})
+    httpx.delete(shop.url + "/items/1")
+    (outcome,) = take_back(recorded).effects
+    assert outcome.state == "irreversible" and "is not kept" in outcome.detail
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["seen", "never seen"])
+def test_gone_already_is_undone_only_for_what_was_seen_once(is_seen: bool, recorded: Workspace, shop: Shop) -> None:
+    shop.faults["GET"] = [] if is_seen else ["503"]
+    made = httpx.post(shop.url + "/items", json={"name": "new"}).json()["id"]
+    del shop.things[f"/items/{made}"]
+    assert states(take_back(recorded)) == (["undone"] if is_seen else ["failed"])
+
+
+def test_bytes_that_somebody_replaced_are_a_conflict_also_without_an_after_image(
+    recorded: Workspace, shop: Shop
+) -> None:
+    shop.raw["/files/a"] = ("text/plain", b"old")
+    shop.faults["GET"] = ["", "503"]  # the look before is answered, the one after is not
+    httpx.put(shop.url + "/files/a", content=b"agent")
+    shop.raw["/files/a"] = ("text/plain", b"a person's")
+    with pytest.raises(reprieve.Conflict):
+        take_back(recorded)
+    assert shop.raw["/files/a"][1] == b"a person's"
+
+
+@pytest.mark.parametrize(
+    ("after", "reply"), [({"status": 404}, {"status": 201}), ({"status": 200}, {"status": 200})], ids=["404", "upsert"]
+)
+def test_a_delete_that_an_older_journal_holds_without_proof_is_not_sent(
+    after: dict[str, Any], reply: dict[str, Any], ws: Workspace, journal: Journal, shop: Shop
+) -> None:
+    shop.add("/items/7", name="the person's own")
+    url = shop.url + "/items/7"
+    inverse = {
+        "kind": "http",
+        "method": "DELETE",
+        "url": url,
+        "origin": shop.url,
+        "is_gone_done": True,
+        "is_verified": True,
+    }
+    request = {"method": "POST", "url": shop.url + "/items"}
+    draft = EffectDraft("http", "restorable", url, "POST /items", inverse=inverse, request=request)
+    journal.record(draft, journals.place(ws), after=after, reply=reply)
+    assert states(take_back(ws)) == ["failed"]
+    assert shop.changes() == [] and "/items/7" in shop.things
