@@ -113,6 +113,20 @@ def test_bad_case_6_what_somebody_replaced_since_is_left_alone(
     assert body(s3, "plain", "old") == body(s3, "versioned", "old") == b"person"
 
 
+@pytest.mark.parametrize("bucket", ["plain", "versioned"])
+def test_what_cannot_come_back_because_its_bucket_is_gone_is_not_undone(
+    ws: Workspace, s3: Any, calls: ObjectCalls, endpoint: str, bucket: str
+) -> None:
+    s3.delete_object(Bucket=bucket, Key="old")
+    person = boto3.client("s3", endpoint_url=endpoint)
+    versions = person.list_object_versions(Bucket=bucket)
+    for each in (*versions.get("Versions", ()), *versions.get("DeleteMarkers", ())):
+        person.delete_object(Bucket=bucket, Key=each["Key"], VersionId=each["VersionId"])
+    person.delete_bucket(Bucket=bucket)
+    (outcome,) = undo(ws)
+    assert outcome.state == "failed" and "NoSuchBucket" in outcome.detail
+
+
 def test_bad_case_38_other_credentials_undo_nothing(
     ws: Workspace, s3: Any, calls: ObjectCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:

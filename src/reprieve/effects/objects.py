@@ -65,10 +65,9 @@ class ObjectsDriver:
 
     def undo(self, effect: Effect, names: Mapping[str, str]) -> Outcome:
         inverse = effect.inverse or {}
-        where = {"Bucket": inverse["bucket"], "Key": inverse["key"]}
+        where, way = {"Bucket": inverse["bucket"], "Key": inverse["key"]}, inverse["way"]
         try:
             client = self._client(inverse)
-            way = inverse["way"]
             if way == BUCKET:
                 client.delete_bucket(Bucket=inverse["bucket"])
             elif way in (VERSION, MARKER):
@@ -82,7 +81,7 @@ class ObjectsDriver:
             return Outcome(FAILED, e.message)
         except _errors() as e:
             code = _code(e)
-            if code in _GONE:
+            if code in _GONE and way not in (MARKER, PUT):  # those bring something back: it is not there
                 return Outcome(UNDONE, "it was gone already")
             if code in ("BucketNotEmpty", "PreconditionFailed", "409", "412"):
                 return Outcome(CONFLICT, f"{code}: somebody changed it since")
