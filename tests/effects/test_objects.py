@@ -100,6 +100,16 @@ def test_bad_case_31_a_bucket_that_is_not_empty_stays(
     assert body(s3, "made", "theirs") == b"x"
 
 
+def test_a_bucket_that_was_there_before_is_not_deleted(
+    ws: Workspace, s3: Any, calls: ObjectCalls, endpoint: str
+) -> None:
+    """To make it once more is answered 200, as if it had been made."""
+    boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="theirs")
+    s3.create_bucket(Bucket="theirs")
+    assert [outcome.state for outcome in undo(ws)] == ["irreversible"]
+    assert "theirs" in [each["Name"] for each in s3.list_buckets()["Buckets"]]
+
+
 def test_bad_case_6_what_somebody_replaced_since_is_left_alone(
     ws: Workspace, s3: Any, calls: ObjectCalls, endpoint: str
 ) -> None:

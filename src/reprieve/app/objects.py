@@ -46,6 +46,8 @@ class ObjectCalls:
         bucket, key = str(params.get("Bucket", "")), str(params.get("Key", ""))
         known = name in ("CreateBucket", "PutObject", "DeleteObject") and "VersionId" not in params
         before, why = self._image(bucket, key) if known and key else ({}, "")
+        if name == "CreateBucket":
+            why = self._why_not_new(bucket)
         cls = IRREVERSIBLE if not known or why else REVERSIBLE if name == "CreateBucket" else RESTORABLE
         if cls == IRREVERSIBLE and self._ws.config.policy_mode == "autopilot":
             raise Refused(
@@ -65,6 +67,18 @@ class ObjectCalls:
         )
         effect = self._journal.begin(draft, journals.place(self._ws), is_fork=True)
         context[_MINE] = (effect.id, name, bucket, key, before, known and not why)
+
+    def _why_not_new(self, bucket: str) -> str:
+        """Why a bucket that is to be made is not the agent's to delete: where it is there, some regions answer 200."""
+        self._is_looking = True
+        try:
+            self._client.head_bucket(Bucket=bucket)
+        except self._client.exceptions.ClientError as e:
+            is_new = e.response["Error"]["Code"] in ("404", "NoSuchBucket", "NotFound")
+            return "" if is_new else f"whether the bucket was there before can't be told: {e}"
+        finally:
+            self._is_looking = False
+        return "the bucket was there before"
 
     def _image(self, bucket: str, key: str) -> tuple[Json, str]:
         """What is there now ({}: nothing), and why it can't be put back."""
