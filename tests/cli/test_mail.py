@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,35 @@ def test_a_rollback_cancels_what_is_held(cli: Cli, sink: Sink) -> None:
     assert state(cli, id) == "canceled" and cli("mail", "pending", "--json").json["effects"] == []
     refused = cli("mail", "release", id, "--yes", check=False)
     assert refused.code == 5 and "never left" in refused.err and sink.arrived == []
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_rollback_leaves_the_mail_that_a_person_staged(cli: Cli, project: Path, sink: Sink, earlier: bool) -> None:
+    """Outside of every agent's step it is theirs, like a file; also before the first agent was ever at work."""
+    if earlier:
+        cli("run", "--", "true")
+    cli("checkpoint", "base")
+    mine = stage(cli)
+    by_agent = f"{sys.executable} -m reprieve mail stage --from a@x.org --to b@y.org --subject theirs --body x"
+    cli("run", "--", "sh", "-c", f"echo agent > README.md; {by_agent}")
+    shown = cli("rollback", "base", "--dry-run").out
+    assert f"= kept      {mine}" in shown and shown.count("~ cancel ") == 1
+    result = cli("rollback", "base", "--yes", "--json").json
+    states = {effect["id"]: effect["state"] for effect in result["report"]["effects"]}
+    assert states.pop(mine) == "kept" and list(states.values()) == ["canceled"]
+    assert [effect["id"] for effect in cli("mail", "pending", "--json").json["effects"]] == [mine]
+    assert "0 effects undone, 0 not, 1 kept" in cli("rollback", "base").out  # nothing to agree to, nothing failed
+    assert mine in cli("compensate", "base", "--execute", "--yes").out
+    assert cli("rollback", "base", "--yes", "--everything").code == 0
+    assert cli("mail", "pending", "--json").json["effects"] == []
+
+
+def test_what_a_run_left_behind_stages_is_no_persons(cli: Cli, sink: Sink) -> None:
+    cli("checkpoint", "base")
+    cli("run", "--", "true")
+    late = stage(cli, env={"REPRIEVE_RUN": "1"})
+    (outcome,) = cli("rollback", "base", "--yes", "--json").json["report"]["effects"]
+    assert (outcome["id"], outcome["state"]) == (late, "canceled")
 
 
 @pytest.mark.parametrize("is_gone", [False, True])

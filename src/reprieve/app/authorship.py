@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from reprieve.files.capture import Capture
     from reprieve.files.snapshot import Snapshot
+    from reprieve.model.effect import Effect
     from reprieve.model.entry import Entry
     from reprieve.model.timeline import TimelineEntry
     from reprieve.store.protocols import Timeline
@@ -49,6 +50,14 @@ def is_told(timeline: Timeline, since: int) -> bool:
     """Whether an agent tells us of its turns, at that entry or since: what it does then, it does in windows."""
     first = timeline.at(since)
     return any(entry is not None and has_talk(entry.data) for entry in (first, *timeline.after(since)))
+
+
+def was_outside(timeline: Timeline, effect: Effect) -> bool:
+    """Whether it was done outside of every window; that it was a person is known only where there are windows."""
+    at = _standing_at(timeline, effect.at)
+    # before the first window nobody could tell yet
+    is_somebodys = effect.window or at.open or at.left or (effect.actor == UNKNOWN and at.is_used)
+    return effect.actor in (PERSON, UNKNOWN) and not is_somebodys
 
 
 def story(

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from reprieve.app import journals
 from reprieve.effects.journal import Journal
 from reprieve.errors import Conflict, Refused
-from reprieve.model.effect import COMPENSABLE, HELD, IRREVERSIBLE, UNDONE, EffectDraft
-from reprieve.model.plan import CLASH, UNDO_EFFECT, EffectAction, EffectOutcome
+from reprieve.model.effect import COMPENSABLE, HELD, IRREVERSIBLE, KEPT, UNDONE, EffectDraft
+from reprieve.model.plan import CLASH, KEEP_EFFECT, UNDO_EFFECT, EffectAction, EffectOutcome
 from reprieve.model.window import field
 from reprieve.rollback.agreed import only_agreed
 from reprieve.rollback.effects import hash_of_plan, plan_effects, undo_effects
@@ -205,18 +205,30 @@ def _in_step(ws: Workspace, name: str) -> Callable[[Effect], bool]:
 class Side:
     """The effects' part of one rollback: planned with the files, carried out before them."""
 
-    def __init__(self, ws: Workspace, journal: Journal, chosen: Iterator[Effect]) -> None:
-        self.ws, self.journal = ws, journal
+    def __init__(self, ws: Workspace, journal: Journal, chosen: Iterator[Effect], *, spares_since: str = "") -> None:
+        """`spares_since`: what a person has held since that entry stays held."""
+        self.ws, self.journal, self._spares_since = ws, journal, spares_since
         self.drivers = journals.drivers(journal, ws.memory, ws.root)
         self._chosen: Iterator[Effect] | None = chosen
         self._actions: tuple[EffectAction, ...] = ()
+        self._has_windows: bool | None = None  # asked for only if somebody's mail depends on it
         self.outcomes: list[EffectOutcome] = []
 
     def stream(self) -> Iterator[EffectAction]:
         """The plan, each action as soon as it is known; nothing of it is kept."""
         chosen, self._chosen = self._chosen, None
         assert chosen is not None
-        return plan_effects(self.journal, chosen, self.drivers, now_ns=self.ws.clock())
+        spared = self._is_persons if self._spares_since else None
+        return plan_effects(self.journal, chosen, self.drivers, now_ns=self.ws.clock(), is_persons=spared)
+
+    def _is_persons(self, effect: Effect) -> bool:
+        from reprieve.app.authorship import story, was_outside
+
+        if not was_outside(self.ws.timeline, effect):
+            return False
+        if self._has_windows is None:
+            self._has_windows = story(self.ws.capture, self.ws.resolve(self._spares_since).seq, None).has_windows
+        return self._has_windows
 
     @property
     def actions(self) -> tuple[EffectAction, ...]:
@@ -256,7 +268,12 @@ class Side:
 
     def leave(self, why: str) -> None:
         """Do nothing, and say so."""
-        self.outcomes = [EffectOutcome(a.effect, "pending", why, a.description) for a in self.actions]
+        self.outcomes = [
+            EffectOutcome(a.effect, KEPT, a.reason, a.description)
+            if a.verb == KEEP_EFFECT
+            else EffectOutcome(a.effect, "pending", why, a.description)
+            for a in self.actions
+        ]
 
     def carry_out(self) -> None:
         """Undo them, newest first."""
@@ -330,13 +347,14 @@ def move_world(
     dry_run: bool,
     expect: str,
     effects: str,
+    everything: bool,
     on_conflict: str,
 ) -> tuple[Plan, Report | None]:
     """One plan over files and effects. Effects first, newest first, then the files in one move: so an inverse still
     finds the tree that its effect was made from. What changes in the tree meanwhile stays and is named."""
     with ws.store.lock(ws.id), journal_of(ws) as journal:
         files, _ = ws.move_files(make, beside, dry_run=True, expect="")
-        side = Side(ws, journal, outside(journal))
+        side = Side(ws, journal, outside(journal), spares_since="" if everything else files.target)
         whole = side.joined(files)
         if dry_run:
             return whole, None
@@ -384,15 +402,19 @@ def stays_undone(ws: Workspace, redo: Plan) -> tuple[EffectOutcome, ...]:
         )
 
 
-def compensate(ws: Workspace, ref: str | None) -> Side | None:
-    """The effects since ref (default: the latest checkpoint), to be undone alone; None if there never was one."""
+def compensate(ws: Workspace, ref: str | None, *, everything: bool = False) -> Side | None:
+    """The effects since ref (default: the latest checkpoint), to be undone alone; None if there never was one.
+
+    `everything`: also what a person holds.
+    """
     from reprieve.app import refs
 
     if not journals.has_journal(ws):
         return None
     target = ws.resolve(ref) if ref else refs.latest(ws.timeline)
     journal = journals.open_journal(ws)
-    return Side(ws, journal, journal.effects(since=target.seq, is_open=True))
+    chosen = journal.effects(since=target.seq, is_open=True)
+    return Side(ws, journal, chosen, spares_since="" if everything else target.id)
 
 
 def json_of(effect: Effect) -> Json:

@@ -7,6 +7,7 @@ import os
 from reprieve.app import inside
 from reprieve.effects.journal import Journal, Place
 from reprieve.files.processes import born, is_alive, patron
+from reprieve.model.actor import UNKNOWN
 from reprieve.model.window import standing
 from reprieve.store.effectlog import EffectLog, exists
 
@@ -46,9 +47,10 @@ def place(ws: Workspace, *, actor: str = "") -> Place:
     mine = by_id.get(inside.current(ws.id))  # of several at once only who opened one can tell
     window = mine or (by_id[innermost[-1]] if innermost else None)
     run = os.environ.get("REPRIEVE_RUN", "")
+    author = UNKNOWN if run and window is None else now.author()  # what a run left behind is no person
     return Place(
         head.seq,
-        actor or (mine.actor if mine else now.author()),
+        actor or (mine.actor if mine else author),
         window.step if window else "",
         window.id if window else "",
         run or (window.actor.partition("/")[0] if window else ""),

@@ -86,7 +86,7 @@ def _revert(ws: Workspace, asked: Asked, expect: str) -> tuple[Plan, Report | No
 
 def compensate(ws: Workspace, asked: Asked, expect: str) -> tuple[Plan, Report | None]:
     """Effects alone: the plan, and with its id in `expect` what became of them."""
-    side = world.compensate(ws, asked.get("ref"))
+    side = world.compensate(ws, asked.get("ref"), everything=bool(asked.get("everything")))
     if side is None:
         return _effects_plan(None, asked), Report("")
     with side:

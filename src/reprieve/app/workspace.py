@@ -372,6 +372,7 @@ class Workspace:
             None if only else beside,
             side,
             effects=effects,
+            everything=everything,
             on_conflict=on_conflict,
             dry_run=dry_run,
             expect=expect,
@@ -481,14 +482,16 @@ class Workspace:
         dry_run: bool,
         expect: str,
         effects: str = "no",
+        everything: bool = False,
         on_conflict: str = "abort",
     ) -> tuple[Plan, Report | None]:
         if effects != "no" and outside is not None and os.path.exists(os.path.join(self.home, "effects.db")):
+            from functools import partial
+
             from reprieve.app.effects import move_world
 
-            return move_world(
-                self, make, beside, outside, dry_run=dry_run, expect=expect, effects=effects, on_conflict=on_conflict
-            )
+            move = partial(move_world, effects=effects, everything=everything, on_conflict=on_conflict)
+            return move(self, make, beside, outside, dry_run=dry_run, expect=expect)
         return self.move_files(make, beside, dry_run=dry_run, expect=expect)
 
     def move_files(

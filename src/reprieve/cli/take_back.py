@@ -5,8 +5,9 @@ from __future__ import annotations
 from reprieve.cli import humane
 from reprieve.errors import Refused
 from reprieve.model.actor import UNKNOWN, said
+from reprieve.model.effect import KEPT
 from reprieve.model.entry import DIR
-from reprieve.model.plan import GIT, Report
+from reprieve.model.plan import GIT, KEEP_EFFECT, Report
 from reprieve.model.timeline import REDO
 
 TYPE_CHECKING = False
@@ -44,7 +45,7 @@ def carry_out(move: Move, out: Terminal, words: Words, *, dry_run: bool, ask: bo
         if dry_run:
             _preview(plan, out, words)
             return 0
-        if (plan.actions or plan.effects) and not plan.conflicts:
+        if (plan.actions or any(action.verb != KEEP_EFFECT for action in plan.effects)) and not plan.conflicts:
             show_plan(plan, out, words)
             if not out.confirm(words.question.format(count=_counted(plan))):
                 raise Refused("not confirmed; nothing was touched")
@@ -88,8 +89,7 @@ def show_report(plan: Plan, report: Report, out: Terminal, words: Words, *, is_p
     if not report.operation and report.effects:
         show_outcomes(report.effects, out)
         _left(report.kept, report.not_undone, out)
-        undone = sum(effect.is_undone for effect in report.effects)
-        out.say(f"{humane.count(undone, 'effect')} undone, {len(report.effects) - undone:,} not; no file had to change")
+        out.say(f"{counted(report.effects)}; no file had to change")
         return
     if not report.operation:
         out.say(_nothing(plan, report, words))
@@ -107,8 +107,7 @@ def show_report(plan: Plan, report: Report, out: Terminal, words: Words, *, is_p
     if report.kept:
         parts.append(f"{len(report.kept):,} kept")
     if report.effects:
-        undone = sum(effect.is_undone for effect in report.effects)
-        parts.append(f"{humane.count(undone, 'effect')} undone, {len(report.effects) - undone:,} not")
+        parts.append(counted(report.effects))
     out.say(f"{words.done.format(target=target(plan), label=humane.safe(plan.label))}: {', '.join(parts)}")
     if report.safety_checkpoint:
         out.say(f"What was there before is kept as {report.safety_checkpoint}")
@@ -123,6 +122,8 @@ def show_effects(effects: Sequence[EffectAction], out: Terminal) -> None:
             mark, doubt = out.styled("~", "yellow"), "" if action.is_trusted else "  (written by an agent)"
             out.line(f"  {mark} {action.verb:9} {action.effect} {humane.safe(action.description)}{doubt}")
             out.line(f"              {humane.safe(action.reason)}")
+        elif action.verb == KEEP_EFFECT:
+            out.line(f"  = kept      {action.effect} {humane.safe(action.description)}: {humane.safe(action.reason)}")
         else:
             word = "conflict" if action.verb == "conflict" else "not undone"
             text = f"{action.effect} {humane.safe(action.description)}: {humane.safe(action.reason)}"
@@ -133,10 +134,20 @@ def show_outcomes(effects: Sequence[EffectOutcome], out: Terminal) -> None:
     """What became of each effect."""
     for effect in effects:
         said = f"{effect.id} {humane.safe(effect.description)}: {humane.safe(effect.detail)}"
-        if effect.is_undone:
+        if effect.state == KEPT:
+            out.line(f"  = kept      {said}")
+        elif effect.is_undone:
             out.line(f"  {out.styled('~', 'yellow')} {effect.state:9} {said}")
         else:
             out.line(f"  ! not undone ({effect.state}) {said}", "red")
+
+
+def counted(effects: Sequence[EffectOutcome]) -> str:
+    """How many were undone, and how many were not."""
+    kept = sum(effect.state == KEPT for effect in effects)
+    undone = sum(effect.is_undone for effect in effects) - kept
+    said = f"{humane.count(undone, 'effect')} undone, {len(effects) - undone - kept:,} not"
+    return f"{said}, {kept:,} kept" if kept else said
 
 
 def _nothing(plan: Plan, report: Report, words: Words) -> str:

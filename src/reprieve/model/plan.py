@@ -60,14 +60,14 @@ class Kept(Value):
 
 
 # what is done with an effect
-UNDO_EFFECT, CANCEL_EFFECT, LEAVE_EFFECT, CLASH = "undo", "cancel", "leave", "conflict"
+UNDO_EFFECT, CANCEL_EFFECT, LEAVE_EFFECT, KEEP_EFFECT, CLASH = "undo", "cancel", "leave", "keep", "conflict"
 
 
 class EffectAction(Value):
     """One effect of a plan. Small: a plan may have a hundred thousand."""
 
     effect: str  # id
-    verb: str  # undo, cancel, leave (can't be undone, with the reason), conflict
+    verb: str  # undo, cancel, leave (can't be undone, with the reason), keep (a person's), conflict
     kind: str
     cls: str
     description: str

@@ -27,7 +27,15 @@ from reprieve.model.effect import (
     UNKNOWN,
     WANTED,
 )
-from reprieve.model.plan import CANCEL_EFFECT, CLASH, LEAVE_EFFECT, UNDO_EFFECT, EffectAction, EffectOutcome
+from reprieve.model.plan import (
+    CANCEL_EFFECT,
+    CLASH,
+    KEEP_EFFECT,
+    LEAVE_EFFECT,
+    UNDO_EFFECT,
+    EffectAction,
+    EffectOutcome,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,9 +50,18 @@ if TYPE_CHECKING:
 
 
 def plan_effects(
-    journal: Journal, effects: Iterable[Effect], drivers: Drivers, *, now_ns: int, is_live: bool = True
+    journal: Journal,
+    effects: Iterable[Effect],
+    drivers: Drivers,
+    *,
+    now_ns: int,
+    is_live: bool = True,
+    is_persons: Callable[[Effect], bool] | None = None,
 ) -> Iterator[EffectAction]:
-    """What to do with each effect, newest first. `is_live`: look at the world (the network) as well."""
+    """What to do with each effect, newest first. `is_live`: look at the world (the network) as well.
+
+    `is_persons`: whether a person holds it, and no agent; then it stays held.
+    """
     names = journal.remapped()
     # what later effects of this plan will have put back by then, and what that is in; by hash, as there may be many
     coming: set[int] = set()
@@ -56,7 +73,10 @@ def plan_effects(
         # (a command looks at its program alone, which no other effect puts back)
         above = [hash(each) for each in _upwards(effect.resource)] if effect.kind != "command" else []
         is_first = not above or (above[0] not in around and coming.isdisjoint(above))
-        verb, says, _ = _decide(journal, effect, drivers, names, now_ns, is_live and is_first)
+        if effect.state == HELD and is_persons is not None and is_persons(effect):
+            verb, says = KEEP_EFFECT, "held by you, outside of every agent's step"
+        else:
+            verb, says, _ = _decide(journal, effect, drivers, names, now_ns, is_live and is_first)
         if verb == UNDO_EFFECT and above:
             coming.add(above[0])
             around.update(above)
@@ -145,6 +165,8 @@ def _one(
     cancels: Cancels,
 ) -> EffectOutcome:
     effect = journal.get(step.effect)
+    if step.verb == KEEP_EFFECT:
+        return EffectOutcome(effect.id, KEPT, step.reason, effect.description)
     names = journal.remapped()
     # decided anew: between the plan and now somebody may have changed the world, released or cancelled
     verb, says, left = _decide(journal, effect, drivers, names, now_ns, True)

@@ -7,9 +7,10 @@ from reprieve.app.render import effect_action_json, effect_outcome_json
 from reprieve.cli import humane, opening
 from reprieve.cli.refs import REF_HELP
 from reprieve.cli.spec import Argument, Command, Option, Parsed
-from reprieve.cli.take_back import PARTLY, show_effects, show_outcomes
+from reprieve.cli.take_back import PARTLY, counted, show_effects, show_outcomes
 from reprieve.cli.terminal import Terminal
 from reprieve.errors import Refused
+from reprieve.model.plan import KEEP_EFFECT
 
 SPEC = Command(
     "compensate",
@@ -41,20 +42,21 @@ def undo(args: Parsed, out: Terminal, *, execute: bool) -> int:
         with side:
             if not execute:
                 return _look(side, out)
-            if not side.actions:
+            wanted = sum(action.verb != KEEP_EFFECT for action in side.actions)
+            if not wanted:
+                show_effects(side.actions, out)
                 return _none(out)
             out.answer(actions=[effect_action_json(action) for action in side.actions])
             if not args.flag("yes"):
                 show_effects(side.actions, out)
-            if not args.flag("yes") and not out.confirm(f"Undo {humane.count(len(side.actions), 'effect')}?"):
+            if not args.flag("yes") and not out.confirm(f"Undo {humane.count(wanted, 'effect')}?"):
                 raise Refused("effects are undone only after a yes", hints=["the same command with --yes"])
             side.need_approval()
             side.carry_out()
             show_outcomes(side.outcomes, out)
             out.answer(effects=[effect_outcome_json(outcome) for outcome in side.outcomes])
-            undone = sum(outcome.is_undone for outcome in side.outcomes)
-            out.say(f"{humane.count(undone, 'effect')} undone, {len(side.outcomes) - undone:,} not")
-            return 0 if undone == len(side.outcomes) else PARTLY
+            out.say(counted(side.outcomes))
+            return 0 if all(outcome.is_undone for outcome in side.outcomes) else PARTLY
 
 
 def _look(side: effects.Side, out: Terminal) -> int:

@@ -32,8 +32,9 @@ SPEC = Command(
     details=(
         "stage holds a message, pending shows what waits (with an ID the message whole), release sends it once, cancel "
         "drops it. A release needs a person: a yes at a terminal, or an approval; --yes counts as one only in the mode "
-        "assist and outside of an agent's processes. What is gone is gone: a rollback cancels held messages and names "
-        "those that were sent. If nobody can tell whether a message left it is unknown, and is never sent again by "
+        "assist and outside of an agent's processes. What is gone is gone: a rollback cancels held messages (not "
+        "those that you staged yourself, outside of every agent's step) and names those that were sent. "
+        "If nobody can tell whether a message left it is unknown, and is never sent again by "
         "itself. How to send is set by `reprieve config set mail.…`."
     ),
     arguments=(

@@ -34,7 +34,8 @@ SPEC = Command(
         "are never touched. A program that has a file open for writing which is replaced or removed is named: it "
         "writes on to the old one. "
         "Effects outside of the folder (HTTP calls, commands, held mail) since REF are undone too, "
-        "newest first and each once; what can't be undone is named. On a terminal the plan is shown and confirmed; "
+        "newest first and each once; what can't be undone is named. Mail that you staged yourself, outside of every "
+        "run and agent's step, stays held. On a terminal the plan is shown and confirmed; "
         "without one files are moved at once, while effects need --yes, and an approval where policy asks for one. "
         "--conversation makes a new session that ends at that point, where the agent supports that, and prints the "
         "command that goes on from there; the old one stays as it is."
@@ -74,7 +75,11 @@ def how_effects(args: Parsed, *, dry_run: bool, is_agreed: bool) -> str:
 def _effects_alone(args: Parsed, out: Terminal) -> int:
     from reprieve.app.planned import compensate
 
-    asked = {"ref": args.maybe("REF"), "on_conflict": args.text("on-conflict", "abort")}
+    asked = {
+        "ref": args.maybe("REF"),
+        "on_conflict": args.text("on-conflict", "abort"),
+        "everything": args.flag("everything"),
+    }
     with opening.workspace(args, out) as ws:
         if ref := args.maybe("REF"):
             ws.resolve(ref)  # also where there is no effect to look for
