@@ -237,6 +237,58 @@ def test_F31_a_first_checkpoint_does_without_a_folder_that_cannot_be_entered(pro
     assert (project / "closed" / "y").read_text() == "y\n"
 
 
+@pytest.mark.parametrize(
+    "closing",
+    [
+        "chmod 000 'my src/main.py'",
+        "chmod 644 'my src'",
+        "chmod 000 'my src'",
+        "chmod -R 644 'my src' || true",
+        "chmod 000 'my src/main.py' 'my src/inner'; chmod 400 'my src'",
+    ],
+)
+def test_F31_what_an_agent_closed_comes_back_once_it_is_opened(project: Path, closing: str) -> None:
+    """The report says what to type; then the same command takes back what the agent did before it closed the door."""
+    person = powerless(project)
+    (project / "src").rename(project / "my src")
+    (project / "my src" / "inner").mkdir()
+    (project / "my src" / "inner" / "x").write_text("x\n")
+    before = fingerprint(project)
+    first = checkpoint(person)
+    wreck = "cd 'my src'; echo wrecked | tee main.py > ../README.md; rm util.py inner/x; echo new > inner/new; cd .."
+    person("run", "--", "sh", "-c", f"{wreck}; {closing}")
+
+    answer = person("rollback", first, "--json", check=False)
+    assert_rolled_back(answer, project, 6)
+    for _ in range(2):  # what was closed inside of what was closed is named when that is open
+        for gap in answer.json["report"]["not_undone"]:
+            typed = gap["reason"].partition("to take it back: ")[2].partition(", then run the same command again")[0]
+            subprocess.run(["sh", "-c", typed], cwd=project, check=True)
+        opened = fingerprint(project)
+        answer = person("rollback", first, "--json", check=False)
+        if answer.code == 0:
+            break
+    assert answer.code == 0, answer
+    assert_tree(project, before)
+    redo(person)
+    assert_tree(project, opened)
+
+
+def test_F31_what_a_person_closed_and_opened_stays_theirs(project: Path) -> None:
+    """Nobody else had anything to do with it: what they wrote in there is kept, as everywhere."""
+    person = powerless(project)
+    first = checkpoint(person)
+    person("run", "--", "sh", "-c", "echo wrecked > README.md")
+    (project / "src").chmod(0)
+    person("checkpoint", check=False)
+    (project / "src").chmod(0o755)
+    (project / "src" / "main.py").write_text("mine\n")
+    answer = person("rollback", first, "--json", check=False)
+    assert_rolled_back(answer, project)
+    assert "src/main.py" in paths(answer.json["report"]["kept"])
+    assert (project / "src" / "main.py").read_text() == "mine\n"
+
+
 def assert_rolled_back(answer: Result, project: Path, *codes: int) -> None:
     """The rollback was done, if with a warning, and the readme is the old one."""
     assert answer.code in (codes or (0, 1)), answer

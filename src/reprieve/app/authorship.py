@@ -6,7 +6,7 @@ import os
 
 from reprieve.files import tree
 from reprieve.model.actor import PERSON, REPRIEVE, UNKNOWN, parts, said, shared
-from reprieve.model.change import BY_SETTINGS, WORKSPACE_FILE
+from reprieve.model.change import BY_SETTINGS, UNREADABLE, WORKSPACE_FILE
 from reprieve.model.talk import has_talk
 from reprieve.model.timeline import CHECKPOINT, MOVES
 from reprieve.model.value import Value
@@ -95,26 +95,43 @@ def story(
         span if span.is_move else span.replace(actor=judged(span.actor, is_outside=outside, has_windows=has_windows))
         for span, outside in raw
     )
-    return Story(_settings_apart(spans) if has_windows else spans, has_windows)
+    return Story(_unseen_apart(spans) if has_windows else spans, has_windows)
 
 
-def _settings_apart(spans: tuple[Span, ...]) -> tuple[Span, ...]:
-    """What an agent's settings hid, or let be seen again, is not a person's doing, whenever it was noticed.
+def _unseen_apart(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+    """What an agent's settings or modes hid, or let be seen again, is not a person's doing, whenever it was noticed.
 
     Who changed it while nobody looked is unknown, and counts as the agent's.
     """
-    if not any(span.actor != PERSON and path == WORKSPACE_FILE for span in spans for path, _, _ in span.delta):
-        return spans
+    is_by_settings = any(span.actor != PERSON and path == WORKSPACE_FILE for span in spans for path, _, _ in span.delta)
+    closed: set[bytes] = set()  # by an agent: what nobody had the right to look at
     apart: list[Span] = []
     for span in spans:
-        tops = {path for path, *states in span.delta if any(e and e.gap.startswith(BY_SETTINGS) for e in states)}
-        if span.actor != PERSON or span.is_move or not tops:
+        gaps = [change for change in span.delta if any(entry and entry.gap for entry in change[1:])]
+        tops = {path for path, before, after in gaps if path in closed and _is_open_again(before, after)}
+        if is_by_settings:
+            tops |= {path for path, *states in gaps if any(e and e.gap.startswith(BY_SETTINGS) for e in states)}
+        is_persons = span.actor == PERSON and not span.is_move
+        hidden = [change for change in span.delta if _is_in(change[0], tops)] if tops and is_persons else []
+        for path, _, after in gaps:
+            closed.discard(path)
+            is_agents = not (span.is_move or is_persons) or _is_in(path, tops)
+            if after is not None and after.gap == UNREADABLE and is_agents:
+                closed.add(path)
+        if not hidden:
             apart.append(span)
             continue
-        hidden = [change for change in span.delta if tops.intersection((change[0], *tree.ancestors(change[0])))]
-        rest = [change for change in span.delta if change not in hidden]
+        rest = [change for change in span.delta if not _is_in(change[0], tops)]
         apart += [span.replace(delta=rest), span.replace(delta=hidden, actor=UNKNOWN)]
     return tuple(apart)
+
+
+def _is_open_again(before: Entry | None, after: Entry | None) -> bool:
+    return before is not None and after is not None and before.kind == after.kind and not after.gap
+
+
+def _is_in(path: bytes, tops: set[bytes]) -> bool:
+    return not tops.isdisjoint((path, *tree.ancestors(path)))
 
 
 def _told_apart(span: Span, at: Standing) -> list[Span]:

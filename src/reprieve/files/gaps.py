@@ -6,7 +6,7 @@ import errno
 import os
 
 from reprieve.files import native, tree
-from reprieve.model.change import Gap
+from reprieve.model.change import UNREADABLE, Gap
 from reprieve.model.entry import SOCKET
 
 TYPE_CHECKING = False
@@ -49,8 +49,8 @@ def why(code: int) -> str:
     if code in MOVED:
         return "replaced while it was being read"
     return {
-        errno.EACCES: "not readable (permission denied)",
-        errno.EPERM: "not readable (permission denied)",
+        errno.EACCES: UNREADABLE,
+        errno.EPERM: UNREADABLE,
         errno.EXDEV: "on another file system (cross_mounts is off)",
         errno.ENAMETOOLONG: "path is too long",
         errno.EIO: "input/output error while reading",

@@ -20,7 +20,7 @@ from reprieve.files.content import WHOLE, Captured, Unstable, capture, is_sparse
 from reprieve.files.gaps import MOVED, gaps_of, in_sight, why
 from reprieve.files.links import group_links
 from reprieve.files.processes import is_mapped
-from reprieve.model.change import EXCLUDED, TOO_LARGE, WORKSPACE_FILE, Gap, classify
+from reprieve.model.change import EXCLUDED, TOO_LARGE, UNREADABLE, WORKSPACE_FILE, Gap, classify
 from reprieve.model.entry import BLOCK, CHAR, DIR, FIFO, FILE, SOCKET, SYMLINK, Entry
 from reprieve.model.value import Value
 
@@ -500,7 +500,7 @@ class _Work:
                 self.vanished.append(at)  # it could not be looked at because it is gone
             else:
                 # only its kind: what is not protected must not look changed because its times moved
-                kind, reason = _KINDS[stat.S_IFMT(st.st_mode)], reason if at == path else why(errno.EACCES)
+                kind, reason = _KINDS[stat.S_IFMT(st.st_mode)], reason if at == path else UNREADABLE
                 items[at] = (at, Entry(kind, 0, 0, 0, gap=reason), tree.NO_STAT, 0)
         if self.vanished:
             rows = native.merge(rows, tree.pack([]), self.vanished, {}, bytes(16))

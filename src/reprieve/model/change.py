@@ -11,6 +11,7 @@ EXCLUDED = "excluded by configuration"  # breaks no promise
 EXCLUDED_BY_WHAT_GOES = "excluded by a reprieve.toml that is taken back now; run the same command again"
 UNTRACKED = "was not tracked yet at that time"  # nor does this
 MAYBE_UNTRACKED = "not known whether it was tracked at that time"
+UNREADABLE = "not readable (permission denied)"
 TOO_LARGE = "larger than max_file_size"
 BY_SETTINGS = (EXCLUDED, TOO_LARGE)  # how reasons begin that a reprieve.toml can bring about
 
