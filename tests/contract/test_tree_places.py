@@ -289,6 +289,20 @@ def test_F31_what_a_person_closed_and_opened_stays_theirs(project: Path) -> None
     assert (project / "src" / "main.py").read_text() == "mine\n"
 
 
+@pytest.mark.parametrize("command", [("revert", "src/main.py", "--to"), ("rollback", "--only", "src/main.py")])
+def test_F31_a_named_file_in_a_closed_folder_is_not_said_to_be_as_it_was(
+    project: Path, command: tuple[str, ...]
+) -> None:
+    """Nobody can look at it, so nobody knows: it is named as not undone, with exit 6."""
+    person = powerless(project)
+    first = checkpoint(person)
+    person("run", "--", "sh", "-c", "echo wrecked > src/main.py; chmod 000 src")
+    answer = person(*command, first, "--json", check=False)
+    assert answer.code == 6, answer
+    assert paths(answer.json["plan"]["not_undone"]) == {"src/main.py"}
+    assert "chmod u+rwX src," in answer.json["plan"]["not_undone"][0]["reason"]
+
+
 def assert_rolled_back(answer: Result, project: Path, *codes: int) -> None:
     """The rollback was done, if with a warning, and the readme is the old one."""
     assert answer.code in (codes or (0, 1)), answer

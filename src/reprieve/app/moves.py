@@ -13,14 +13,14 @@ from reprieve.errors import BadRef, Conflict, Usage
 from reprieve.files import live_sqlite, native, tree
 from reprieve.files.content import read as read_pieces
 from reprieve.model.actor import matches, parts
-from reprieve.model.change import MAYBE_UNTRACKED, UNTRACKED, Gap
+from reprieve.model.change import EXCLUDED, MAYBE_UNTRACKED, UNTRACKED, Gap
 from reprieve.model.entry import DIR, FILE, Entry
 from reprieve.model.plan import Choices, Conflicted, Kept, Plan
 from reprieve.model.timeline import CHECKPOINT, MOVES, PART, REDO, REVERT, ROLLBACK, UNDO, TimelineEntry
 from reprieve.model.window import field
 from reprieve.model.window import opens as window_opened
 from reprieve.rollback.chains import Chain, is_persons
-from reprieve.rollback.plan import make_plan
+from reprieve.rollback.plan import make_plan, not_now
 from reprieve.rollback.repository import is_refreshed, repository_of
 
 TYPE_CHECKING = False
@@ -44,7 +44,7 @@ class Moves:
         self.ws, self.capture, self.timeline, self.seen = ws, ws.capture, ws.timeline, seen
         self.contents: dict[bytes, bytes] = {}  # what merges made
         self.undone: frozenset[str] = frozenset()  # keys of the steps that the last plan of `undo` takes back
-        self._untracked: tuple[Gap, ...] = ()  # names of a tracked folder that the last plan knows nothing of
+        self._unknown: tuple[Gap, ...] = ()  # what the last plan is about and knows nothing of
         self._live: dict[bytes, bytes] | None = None
 
     # -- the four moves
@@ -67,6 +67,8 @@ class Moves:
         selects = self._ordinary(only, self._meant(only, differences, changed)) if only else self._tracked_at(target)
         for path in only:
             self._must_mean_something(path, differences, changed)
+        if only:
+            self._unknown = self._out_of_sight(only, differences)
         if actor and not any(matches(span.actor, actor) for span in found.spans):
             raise Usage(f"'{actor}' changed nothing since {target.id}", hints=["see who did: reprieve log"])
         is_pushed = any(_PUSHED in path for path, _, _ in differences)
@@ -165,6 +167,7 @@ class Moves:
         changed = {path for path, _, _ in differences}
         for path in paths:
             self._must_mean_something(path, differences, changed)
+        self._unknown = self._out_of_sight(paths, differences)
         selects = self._ordinary(paths, self._meant(paths, differences, changed))
         if hunks:
             differences = [self._hunks(paths, differences, hunks)]
@@ -202,7 +205,7 @@ class Moves:
             label=f"before {move.label}",
             differences=self._without_forgotten(differences),
             conflicts=tuple(conflicts),
-            left=self._untracked,
+            left=self._unknown,
             kept=tuple(self._put_into(move, differences, {conflict.path for conflict in conflicts})),
             is_root_user=os.geteuid() == 0,
             hash_of=native.sha256,
@@ -253,7 +256,7 @@ class Moves:
             actors=authorship.by_path(found, decided.differences),
             conflicts=decided.conflicts,
             kept=decided.kept,
-            left=(*decided.left, *self._untracked),
+            left=(*decided.left, *self._unknown),
             merged=decided.merged,
             contents=tuple(self.contents.items()),
             is_root_user=os.geteuid() == 0,
@@ -278,7 +281,7 @@ class Moves:
             differences=self._without_forgotten(differences),
             selects=selects,
             actors=actors,
-            left=self._untracked,
+            left=self._unknown,
             is_root_user=os.geteuid() == 0,
             hash_of=native.sha256,
             of=of,
@@ -299,7 +302,7 @@ class Moves:
             then, now = self.capture.tree_at(entry.seq), self.seen.index
             unknown = frozenset(name for name in names if tree.lookup(now, name) and not tree.lookup(then, name))
             reason = MAYBE_UNTRACKED
-        self._untracked = tuple(Gap(name, reason) for name in sorted(unknown))
+        self._unknown = tuple(Gap(name, reason) for name in sorted(unknown))
         return lambda path: (name := path.partition(b"/")[0]) in names and name not in unknown
 
     def _without_forgotten(self, differences: Sequence[tuple[bytes, Entry | None, Entry | None]]) -> tree.Delta:
@@ -382,6 +385,18 @@ class Moves:
             return
         raise Usage(f"'{os.fsdecode(path)}' was not there then and is not there now", hints=["reprieve status"])
 
+    def _out_of_sight(self, paths: Sequence[bytes], differences: tree.Delta) -> tuple[Gap, ...]:
+        """What was named and nobody can look at, because of a directory above it: it may differ, or not."""
+        named = {path.rstrip(b"/") for path in paths} - {path for path, _, _ in differences}
+        found = []
+        for path in sorted(named):
+            for above in tree.ancestors(path):
+                there = tree.lookup(self.seen.index, above)
+                if there is not None and there.gap not in ("", EXCLUDED):
+                    found.append(Gap(path, not_now(above, there.gap)))
+                    break
+        return tuple(found)
+
     def _hunks(
         self, paths: Sequence[bytes], differences: tree.Delta, numbers: Sequence[int]
     ) -> tuple[bytes, Entry | None, Entry | None]:
@@ -419,7 +434,7 @@ class Moves:
         only = self.capture.limits.only
         for path, before, after in tree.decode_delta(self.capture.object(move.delta)) if move.delta else ():
             if only and path.partition(b"/")[0] not in only:
-                self._untracked += (Gap(path, "no longer tracked"),) if path else ()
+                self._unknown += (Gap(path, "no longer tracked"),) if path else ()
                 continue
             now = tree.lookup(self.seen.index, path)
             if now == before:
