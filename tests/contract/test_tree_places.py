@@ -303,6 +303,25 @@ def test_F31_a_named_file_in_a_closed_folder_is_not_said_to_be_as_it_was(
     assert "chmod u+rwX src," in answer.json["plan"]["not_undone"][0]["reason"]
 
 
+@pytest.mark.parametrize("mode", [0, 0o311, 0o644])
+def test_F31_a_protected_folder_that_is_closed_itself_is_named_with_what_to_type(project: Path, mode: int) -> None:
+    """It is not said to be unprotected; opened as the hint says, everything in it comes back, and its own mode."""
+    person = powerless(project)
+    before = fingerprint(project)
+    first = checkpoint(person)
+    try:
+        ran = person("run", "--", "sh", "-c", f"echo wrecked > README.md; chmod {mode:o} '{project}'", check=False)
+        answers = [person(*args, check=False) for args in (("status",), ("rollback", first))]
+    finally:
+        typed = f"chmod u+rwX {project}"
+        subprocess.run(["sh", "-c", typed], check=True)
+    for answer in (ran, *answers):
+        assert answer.code in (3, 10), answer
+        assert f"Hint: give yourself the right to it: {typed}\n" in answer.err
+    rollback(person, first)
+    assert_tree(project, before)
+
+
 def assert_rolled_back(answer: Result, project: Path, *codes: int) -> None:
     """The rollback was done, if with a warning, and the readme is the old one."""
     assert answer.code in (codes or (0, 1)), answer

@@ -12,6 +12,7 @@ from reprieve.app.workspace import Workspace
 from reprieve.errors import Misconfigured, Refused
 from reprieve.files import native
 from reprieve.files.snapshot import Limits
+from reprieve.model.change import how_to_open
 from reprieve.model.reporter import Reporter
 from reprieve.model.timeline import WorkspaceRecord
 from reprieve.store.chain import new_id
@@ -106,7 +107,10 @@ def _at(
         return None
     try:
         fd = os.open(path, _OPEN_ROOT)
-    except OSError:
+    except OSError as e:
+        if isinstance(e, PermissionError) and any(record.root == path for record in records):
+            message = f"'{os.fsdecode(path)}' is protected and cannot be read: {e.strerror}"
+            raise Misconfigured(message, hints=[f"give yourself the right to it: {how_to_open(path)}"]) from e
         return None
     st = os.fstat(fd)
     candidates = [r for r in records if r.root == path or r.ino == st.st_ino]

@@ -86,6 +86,7 @@ class Workspace:
             root_fd,
             store,
             record.id,
+            root=record.root,
             index_path=os.path.join(home, "index", record.id),
             limits=limits,
             reporter=reporter,

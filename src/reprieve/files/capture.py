@@ -10,7 +10,7 @@ from reprieve.files.attribution import altered, author_now, closed, last_standin
 from reprieve.files.content import WHOLE, read
 from reprieve.files.index import Loaded, index_tag, load_index, rebuild, retag, save_index
 from reprieve.files.snapshot import Limits, Snapshot, take_snapshot
-from reprieve.model.change import Gap
+from reprieve.model.change import Gap, how_to_open
 from reprieve.model.chunks import encode_chunks
 from reprieve.model.timeline import CHECKPOINT, FORGET, Draft, TimelineEntry
 from reprieve.model.tracked import names_in, with_names
@@ -35,11 +35,20 @@ class Capture:
     """One workspace's tree and timeline. The caller holds the workspace's lock."""
 
     def __init__(
-        self, root_fd: int, store: Store, workspace_id: str, *, index_path: str, limits: Limits, reporter: Reporter
+        self,
+        root_fd: int,
+        store: Store,
+        workspace_id: str,
+        *,
+        root: bytes,
+        index_path: str,
+        limits: Limits,
+        reporter: Reporter,
     ) -> None:
         self.root_fd, self.store, self.limits, self.reporter = root_fd, store, limits, reporter
         self.blobs, self.timeline = store.blobs, store.timeline(workspace_id)
         self.index_path, self.workspace_id = index_path, workspace_id
+        self._root = root  # for people; everything is reached by `root_fd`
         self._mark: told.Mark | None = None  # of what was recorded last
         self._is_complete = False  # nothing was forgotten, as far as the last look could tell
 
@@ -86,7 +95,10 @@ class Capture:
                     "the folder itself was deleted; what was in it is kept",
                     hints=["make the folder again where it was, and in it: reprieve rollback"],
                 ) from e
-            raise StoreFailed(f"the folder could not be read: {e.strerror or e}") from e
+            hints = (
+                [f"give yourself the right to it: {how_to_open(self._root)}"] if isinstance(e, PermissionError) else []
+            )
+            raise StoreFailed(f"the folder could not be read: {e.strerror or e}", hints=hints) from e
         finally:
             self.reporter.finished("checkpoint")
 

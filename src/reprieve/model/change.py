@@ -48,3 +48,11 @@ def classify(before: Entry | None, after: Entry | None) -> str:
     if before.link != after.link:
         return MODIFIED
     return ""
+
+
+def how_to_open(path: bytes) -> str:
+    """What a person types where nobody has the right to look. Not ours to do: nothing in it could be kept first."""
+    from os import fsdecode
+    from shlex import quote
+
+    return f"chmod u+rwX {quote(fsdecode(path))}"

@@ -8,7 +8,15 @@ from __future__ import annotations
 import os
 
 from reprieve.model.actor import PERSON, UNKNOWN
-from reprieve.model.change import EXCLUDED, EXCLUDED_BY_WHAT_GOES, UNREADABLE, WORKSPACE_FILE, Gap, classify
+from reprieve.model.change import (
+    EXCLUDED,
+    EXCLUDED_BY_WHAT_GOES,
+    UNREADABLE,
+    WORKSPACE_FILE,
+    Gap,
+    classify,
+    how_to_open,
+)
 from reprieve.model.change import MODE as MODE_CHANGE
 from reprieve.model.entry import BLOCK, CHAR, DIR, SOCKET, SYMLINK, Entry
 from reprieve.model.plan import DELETE, GIT, MKDIR, MODE, NO_SOCKET, WRITE, Action, Conflicted, Kept, Plan
@@ -168,10 +176,7 @@ def not_now(path: bytes, reason: str) -> str:
     """Why what is at or below a gap stays as it is, and what a person can do about it."""
     if reason != UNREADABLE:
         return _NOW + reason
-    from shlex import quote
-
-    # not ours to open: what is in it would be changed without having been kept first
-    return f"{_NOW}{reason}; to take it back: chmod u+rwX {quote(shown(path))}, then run the same command again"
+    return f"{_NOW}{reason}; to take it back: {how_to_open(path)}, then run the same command again"
 
 
 def _is_needed_parent(
