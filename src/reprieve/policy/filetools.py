@@ -26,7 +26,7 @@ from reprieve.policy.words import Word, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     Judge = Callable[[Sequence[Word], Scene], Judgement]
 
@@ -113,11 +113,24 @@ def _touch(operands: list[Word], options: Parsed, scene: Scene) -> Judgement:
 
 
 def _link(operands: list[Word], options: Parsed, scene: Scene) -> Judgement:
+    scene = scene.replace(places=scene.places.replace(made=()))  # its own names are not written through
     if len(operands) == 1 and not options.has("-t", "--target-directory"):
         return writes([plain(".")], scene) if operands[0].text is None else writes(
             [plain(operands[0].text.rstrip("/").rpartition("/")[2])], scene
         )  # fmt: skip
     return _copy(operands, options, scene)
+
+
+def links_made(commands: Iterable[Sequence[str | None]]) -> tuple[str, ...]:
+    """The names of the links that these argument lists make. Where one is not known, `ln` itself is judged by that."""
+    found: list[str] = []
+    for argv in commands:
+        if not argv or posixpath.basename(argv[0] or "") not in ("ln", "link"):
+            continue
+        read = operands([Word(text, text or "") for text in argv], _COPY)
+        # in a folder the link has the name of what it leads to
+        found += [posixpath.basename((word.text or "").rstrip("/")) for word in (read[0] if read else ())]
+    return tuple(name for name in dict.fromkeys(found) if name not in ("", ".", ".."))
 
 
 def _compress(operands: list[Word], options: Parsed, scene: Scene) -> Judgement:
@@ -161,7 +174,7 @@ _TOOLS: dict[str, Judge] = {
     "mv": _file(_COPY, _move),
     "cp": _file(_COPY, _copy),
     "ln": _file(_COPY, _link),
-    "link": _file(spec(), _copy),
+    "link": _file(spec(), _link),
     "install": _file(spec("b c C d D p s v T directory compare preserve-timestamps verbose",
     "g m o t S owner group mode"), _copy),
     "mkdir": _file(spec("p v parents verbose", "m mode"), _make),

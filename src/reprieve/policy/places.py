@@ -36,6 +36,7 @@ class Places(Value):
     resolve: Callable[[str], str] | None = None
     is_remote: bool = False
     is_folder: Callable[[str], bool] | None = None  # whether a folder is there now: going there will succeed
+    made: tuple[str, ...] = ()  # names of links that the line itself makes: where they will lead is not on disk yet
 
     def holds(self, path: str, *, itself: bool = False) -> bool:
         """True if what is at the (absolute, normal) path comes back with a rollback."""
@@ -97,6 +98,8 @@ def _touch(word: Word, cwd: str | None, places: Places, verb: str, is_content: b
     if not text.startswith("/") and cwd is None:
         return IRREVERSIBLE, f"{verb} {text} in a folder that is not known"
     path = text if text.startswith("/") else posixpath.join(cwd or "/", text)
+    if places.made and _is_through(path, places, verb):
+        return IRREVERSIBLE, f"{verb} {_shown(text)} through a link that the same line makes"
     for one in _meanings(path) if word.is_glob else (path,):
         whole = posixpath.normpath(one)
         if is_content or (word.is_glob and whole != posixpath.normpath(path)):
@@ -108,6 +111,18 @@ def _touch(word: Word, cwd: str | None, places: Places, verb: str, is_content: b
         if verb == WRITE and any(f"{part}/" in f"{real}/" for part in _RUN_BY_GIT):
             return OPAQUE, f"writes {text}, which git runs or obeys"
     return RESTORABLE, f"{verb} {_shown(text)} in the workspace"
+
+
+def _is_through(path: str, places: Places, verb: str) -> bool:
+    """Whether a path may lead through one of the line's own links. A link that is removed is itself what goes."""
+    from fnmatch import fnmatchcase
+
+    below = path[len(places.root) :] if path.startswith(f"{places.root}/") else path
+    # folded: on some systems the case of a name does not matter
+    parts = [part.casefold() for part in below.split("/") if part not in ("", ".")]
+    names = [name.casefold() for name in places.made]
+    passed = parts[:-1] if verb == REMOVE and parts[-1:] != [".."] else parts
+    return any(fnmatchcase(name, part) or fnmatchcase(part, name) for part in passed for name in names)
 
 
 def _shown(text: str) -> str:

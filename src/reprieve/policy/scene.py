@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reprieve.model.value import Value
-from reprieve.policy.classes import IRREVERSIBLE, OPAQUE, READ, RESTORABLE, REVERSIBLE, rank
+from reprieve.policy.classes import IRREVERSIBLE, OPAQUE, READ, RESTORABLE, REVERSIBLE, rank, worst
 from reprieve.policy.places import META, REMOVE, WRITE, Places, touch
 
 TYPE_CHECKING = False
@@ -70,6 +70,13 @@ class ShellReading(Value):
     commands: tuple[SimpleCommand, ...]
 
 
+def reading_of(commands: Sequence[SimpleCommand]) -> ShellReading:
+    """The worst of the commands, and the reasons, the worst first."""
+    ordered = sorted((one for one in commands if one.reason and one.cls != READ), key=lambda one: -rank(one.cls))
+    reasons = tuple(dict.fromkeys(one.reason for one in ordered))
+    return ShellReading(worst(*(one.cls for one in commands)), reasons, tuple(commands))
+
+
 HARMLESS = Judgement(READ)
 
 
@@ -91,11 +98,11 @@ def restorable(reason: str = "") -> Judgement:
 
 def heaviest(found: Iterable[Judgement]) -> Judgement:
     """The most dangerous one; harmless if there is none."""
-    worst = HARMLESS
+    heavy = HARMLESS
     for one in found:
-        if rank(one.cls) > rank(worst.cls):
-            worst = one
-    return worst
+        if rank(one.cls) > rank(heavy.cls):
+            heavy = one
+    return heavy
 
 
 def writes(words: Sequence[Word], scene: Scene) -> Judgement:

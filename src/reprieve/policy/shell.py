@@ -1,8 +1,7 @@
 """Read a command line into the simple commands it would run and say what the worst of them does. Pure.
 
 The structure is tree-sitter's, the words are `words`', what a program does is the judges'. Anything that only a
-running shell could know makes its command opaque, as does anything the parser did not understand: a gate that guesses
-is none.
+running shell could know is opaque, as is anything the parser did not understand: a gate that guesses is none.
 
     text ─▶ tree ─▶ commands, with the folder and the variables at that point
                       └▶ wrapper?   what is inside is read the same way
@@ -11,7 +10,8 @@ is none.
 
 from __future__ import annotations
 
-from reprieve.policy.classes import READ, rank, worst
+from reprieve.policy.classes import READ, rank
+from reprieve.policy.filetools import links_made
 from reprieve.policy.judge import judge_program
 from reprieve.policy.places import Places
 from reprieve.policy.printed import printed
@@ -24,6 +24,7 @@ from reprieve.policy.scene import (
     SimpleCommand,
     Stdin,
     opaque,
+    reading_of,
     writes,
 )
 from reprieve.policy.state import State
@@ -74,9 +75,15 @@ def read_shell(
     `resolve` follows links on disk; without it paths are compared as text. `is_folder` says if a `cd` will succeed.
     """
     places = Places(root, (cwd,), tuple(tracked), resolve, is_folder=is_folder)
+    found = _read(text, places, variables or {}, catalog)
+    made = links_made(one.argv for one in found.commands)
+    # once more: a loop or a function may come to the link after it was made, wherever it stands in the text
+    return _read(text, places.replace(made=made), variables or {}, catalog) if made else found
+
+
+def _read(text: str, places: Places, variables: Mapping[str, str], catalog: Catalog) -> ShellReading:
     reader = _Reader(catalog)
-    state = State(places, dict(variables or {}))
-    reader.text(text, state, NO_INPUT, depth=0)
+    reader.text(text, State(places, dict(variables)), NO_INPUT, depth=0)
     return reader.result()
 
 
@@ -94,9 +101,7 @@ class _Reader:
     def result(self) -> ShellReading:
         if len(self.found) > MAX_COMMANDS:
             self._note((), opaque("more commands than anybody reads"))
-        cls = worst(*(one.cls for one in self.found))
-        ordered = sorted((one for one in self.found if one.reason and one.cls != READ), key=lambda one: -rank(one.cls))
-        return ShellReading(cls, tuple(dict.fromkeys(one.reason for one in ordered)), tuple(self.found))
+        return reading_of(self.found)
 
     def _note(self, argv: Sequence[str | None], found: Judgement, *, cwd: str = "") -> None:
         self.found.append(SimpleCommand(tuple(argv), found.cls, found.reason, found.rule, found.match, cwd))
@@ -234,9 +239,8 @@ class _Reader:
             sign = signs[0] if signs else ""
             if any((word.text or "").startswith(("/dev/tcp/", "/dev/udp/")) for word in words):
                 self._note((), opaque("opens a connection"))
-            if sign in ("<", "<&", "<&-", ">&-"):
-                return
-            if sign == ">&" and words and (words[0].text or "").rstrip("-").isdigit():
+            is_number = sign == ">&" and words and (words[0].text or "").rstrip("-").isdigit()
+            if is_number or sign in ("<", "<&", "<&-", ">&-"):
                 return
             if sign in (">", ">>", ">|", "&>", "&>>", ">&"):
                 for word in words or (Word(None),):
@@ -267,11 +271,8 @@ class _Reader:
             if child.type == "heredoc_redirect":
                 found = Stdin(True, self._heredoc(child, state))
             elif child.type == "herestring_redirect":
-                words = expand(self._raw(child.children[-1]), state.variables).words
-                texts = [word.text for word in words]
-                found = Stdin(
-                    True, None if any(text is None for text in texts) else " ".join(text or "" for text in texts) + "\n"
-                )
+                texts = [word.text for word in expand(self._raw(child.children[-1]), state.variables).words]
+                found = Stdin(True, None if None in texts else " ".join(text or "" for text in texts) + "\n")
             elif child.type == "file_redirect" and child.children and any(one.type == "<" for one in child.children):
                 found = UNKNOWN_INPUT
         return found
@@ -517,9 +518,8 @@ class _Reader:
     def _aliased(self, value: str, words: Sequence[Word], state: State, stdin: Stdin, depth: int) -> None:
         """An alias that is used: its words, then those of the call."""
         if depth > MAX_DEPTH or any(ch in value for ch in "|&;<>()$`\\\"'*?[#~{}\n"):
-            self._note(
-                [word.text for word in words], opaque(f"uses the alias {words[0].text}, which can't be followed")
-            )
+            why = f"uses the alias {words[0].text}, which can't be followed"
+            self._note([word.text for word in words], opaque(why))
             return
         inner = [*map(plain, value.split()), *words[1:]]
         del self.aliases[words[0].text or ""]  # an alias is not expanded inside itself
