@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -246,3 +248,26 @@ def test_links_are_followed_where_the_caller_can() -> None:
     assert cls("echo x > link") == IRREVERSIBLE
     assert cls("rm link/x") == IRREVERSIBLE
     assert cls("rm link") == RESTORABLE
+
+
+def test_a_parent_folder_behind_a_link_is_the_one_of_where_it_leads(tmp_path: Path) -> None:
+    from policy.reading import shipped
+    from reprieve.policy.shell import read_shell
+
+    root = tmp_path / "p"
+    (root / "sub").mkdir(parents=True)
+    (tmp_path / "outside" / "a").mkdir(parents=True)
+    (root / "link").symlink_to(tmp_path / "outside" / "a")
+
+    def cls(text: str) -> str:
+        return read_shell(text, root=str(root), cwd=str(root), catalog=shipped(), resolve=os.path.realpath).cls
+
+    assert cls("rm -rf link/../b") == IRREVERSIBLE
+    assert cls("echo x > link/../b") == IRREVERSIBLE
+    assert cls("cd link && rm ../b") == IRREVERSIBLE
+    assert cls("rm -rf link/..") == IRREVERSIBLE
+    assert cls("rm -rf sub/../b") == RESTORABLE
+    assert cls("cd sub && rm -rf ../b/") == RESTORABLE
+    assert cls("rm -rf sub/../../p/b") == RESTORABLE
+    assert cls("rm -rf sub/..") == IRREVERSIBLE
+    assert cls("rm -rf sub/../*") == RESTORABLE

@@ -101,8 +101,8 @@ def _touch(word: Word, cwd: str | None, places: Places, verb: str, is_content: b
     if places.made and _is_through(path, places, verb):
         return IRREVERSIBLE, f"{verb} {_shown(text)} through a link that the same line makes"
     for one in _meanings(path) if word.is_glob else (path,):
-        whole = posixpath.normpath(one)
-        if is_content or (word.is_glob and whole != posixpath.normpath(path)):
+        whole = _tidy(one, places)
+        if is_content or (word.is_glob and whole != _tidy(path, places)):
             whole = posixpath.join(whole, "\x01")  # some name in there
         real = _resolved(whole, places, verb)
         if not places.holds(real, itself=verb != REMOVE):
@@ -130,11 +130,18 @@ def _shown(text: str) -> str:
     return "files" if text == "\x01" else text.replace("\x01", "…")
 
 
+def _tidy(path: str, places: Places) -> str:
+    """Without empty parts. A `..` is left to whoever follows links: behind one it is the parent of where that leads."""
+    if places.resolve is None or ".." not in path.split("/"):
+        return posixpath.normpath(path)
+    return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
 def _resolved(path: str, places: Places, verb: str) -> str:
     """With links followed: all of it where bytes are written, but a link that is removed is itself what goes."""
     if places.resolve is None:
         return path
-    if verb == REMOVE:
+    if verb == REMOVE and not path.endswith("/.."):
         parent, name = posixpath.split(path)
         return posixpath.join(places.resolve(parent), name)
     return places.resolve(path)
