@@ -126,8 +126,9 @@ def _env(words: Sequence[Word]) -> Inner:
 
 _TIMEOUT = spec("foreground preserve-status v verbose", "s k signal kill-after")
 _XARGS = spec(
-    "0 r t p x o null no-run-if-empty verbose interactive exit open-tty",
-    "a d E I L n P s i l arg-file delimiter max-args max-procs max-chars max-lines replace process-slot-var",
+    # the value of -i, -l, --replace and --max-lines is attached or left out: the next word is the program
+    "0 r t p x o i l null no-run-if-empty verbose interactive exit open-tty replace max-lines",
+    "a d E I L n P s arg-file delimiter max-args max-procs max-chars process-slot-var",
 )
 _PARALLEL = spec(
     "k X m q u 0 t keep-order quote ungroup null bar progress dry-run will-cite no-notice line-buffer lb group eta"
@@ -142,7 +143,9 @@ def _xargs(words: Sequence[Word]) -> Inner:
     if parsed is None:
         return unreadable("xargs")
     inner = list(words[parsed.rest :]) or [plain("echo")]
-    placeholder = parsed.value("-I", "--replace", "-i")
+    placeholder = parsed.value("-I", "--replace")
+    if parsed.has("-i", "--replace") and placeholder is None:
+        placeholder = "{}"
     if placeholder is None:
         return Inner(commands=((*inner, DYNAMIC),))
     mark = placeholder if isinstance(placeholder, str) else placeholder.text
