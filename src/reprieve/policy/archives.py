@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # GNU tar and bsdtar; a letter that means different things to them is left out
 _TAR = spec(
-    "A c r t u x v w W k p P z j J Z a m O S h l o B i n U list extract get create append update catenate concatenate"
+    "A c r t u x v w k p P z j J Z a m O S h l o B i n U list extract get create append update catenate concatenate"
     " delete verbose verify keep-old-files skip-old-files keep-newer-files overwrite overwrite-dir no-overwrite-dir"
     " unlink-first recursive-unlink same-permissions preserve-permissions no-same-permissions same-owner no-same-owner"
     " numeric-owner same-order preserve-order gzip gunzip ungzip bzip2 xz lzma lzip lzop zstd compress uncompress"

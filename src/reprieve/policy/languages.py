@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _AWK_RUNS = re.compile(r"system|getline|fflush|close|@load|@include|@[A-Za-z_]")
 _AWK_SENDS = re.compile(r"\bprintf?\b[^;}\n]*(?:>|(?<!\|)\|(?!\|))")
 _AWK_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"', re.DOTALL)
-_AWK_REGEX = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]\n\\]|\\.)*\])*/")
+_AWK_REGEX = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]/\n\\]|\\.)*\])*/")
 _AWK_WORD = re.compile(r"\w+|\s+|#[^\n]*")
 _AWK_GOES_ON = re.compile(r"(,|&&|\|\||\\)[ \t]*\n\s*")  # a statement does not end with such a line
 _AWK_BEFORE_REGEX = ("print", "printf", "return", "in", "else", "do", "case")
@@ -78,7 +78,7 @@ def _awk_without_texts(program: str) -> str | None:
         text = found[0] if found else program[at : at + 2] if program[at : at + 2] in ("++", "--") else ch
         if not text.startswith("#"):
             kept.append(text)
-            before = before if text.isspace() else text
+            before = text if not text.isspace() else "" if "\n" in text else before
         at += len(text)
     return _AWK_GOES_ON.sub(lambda match: match[1] if match[1] != "\\" else " ", "".join(kept))
 

@@ -28,7 +28,7 @@ _ALWAYS = [
     "pstree", "tload", "findmnt", "mountpoint", "wait", "jobs", "umask", "times", "shift", "return", "exit",
     "break", "continue", "let", "ulimit", "caller", "logname", "hostid", "pathchk", "getfacl", "getfattr", "lsattr",
     "nm", "objdump", "readelf", "size", "ldd", "otool", "md5", "shasum", "sw_vers", "mdls", "apropos", "whatis",
-    "tldr", "cloc", "tokei", "scc", "exa", "eza", "delta", "diffstat", "colordiff", "wdiff", "zcmp", "zdiff",
+    "tldr", "tokei", "scc", "exa", "eza", "delta", "diffstat", "colordiff", "wdiff", "zcmp", "zdiff",
     "zless", "zmore", "lsof", "netstat", "runlevel", "locate", "mlocate", "plocate", "uuidgen",
     "mcookie", "yes", "inxi", "neofetch", "fastfetch", "acpi", "sensors", "xmllint-version",
     "iconv-list", "dpkg-query", "apt-cache", "apt-show-versions", "rpmquery", "lsb_release", "hostnamectl-status",
@@ -196,7 +196,7 @@ def judge_reader(name: str, words: Sequence[Word], scene: Scene) -> Judgement | 
             return HARMLESS if name not in ("gunzip", "gzip", "openssl", "gpg", "ssh-keygen", "top") else None
         if first is None or not (first in allowed or (not allowed and not first.startswith("-") and first.isdigit())):
             return None
-        if name in ("ip", "set", "hostname", "sysctl") and not _are_queries(name, texts):
+        if name in ("ip", "set", "hostname", "sysctl", "mount") and not _are_queries(name, texts):
             return None
         if name not in _UNLESS:
             return HARMLESS
@@ -245,6 +245,8 @@ def _are_queries(name: str, texts: Sequence[str | None]) -> bool:
     if name == "set":
         return all(text in _ONLY["set"] or text in ("pipefail", "errexit", "nounset", "xtrace") for text in known)
     if name == "hostname":
+        return all(text.startswith("-") for text in known)
+    if name == "mount":
         return all(text.startswith("-") for text in known)
     if name == "sysctl":
         return not any("=" in text or given(text, ("-w", "-p", "--write", "--load", "--system")) for text in known)
