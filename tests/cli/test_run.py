@@ -236,6 +236,24 @@ def test_a_child_left_behind_does_not_hang_it(cli: Cli, project: Path) -> None:
     assert "late" in json.dumps(cli("status", "--json").json["changes"])
 
 
+def test_on_failure_rollback_names_what_goes_on_running(cli: Cli, project: Path) -> None:
+    """It may write again what was taken back a moment ago."""
+    for how in ((), ("--json",)):
+        script = "sleep 100 >/dev/null 2>&1 </dev/null & echo $! > ../pid; echo x > README.md; exit 3"
+        ran = cli("run", *how, "--on-failure", "rollback", "--", "sh", "-c", script, check=False)
+        pid = int((project.parent / "pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+        assert ran.code == 3
+        if how:
+            assert ran.json["still_running"] == [{"pid": pid, "command": "sleep"}]
+        else:
+            assert f"still running, and may write again what was taken back: sleep (pid {pid})" in ran.err
+    ended = cli(
+        "run", "--json", "--on-failure", "rollback", "--", "sh", "-c", "echo x > README.md; exit 3", check=False
+    )
+    assert ended.json["still_running"] == []
+
+
 def test_a_run_inside_a_run_works(cli: Cli) -> None:
     cli("run", "--", sys.executable, "-m", "reprieve", "checkpoint", "inside")
     assert "inside" in [entry["label"] for entry in cli("log", "--json").json["entries"]]

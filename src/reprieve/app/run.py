@@ -9,7 +9,7 @@ import sys
 from reprieve.app.recording import Recording
 from reprieve.errors import Refused
 from reprieve.files.attribution import last_standing
-from reprieve.files.processes import RUN, left_by
+from reprieve.files.processes import RUN, is_alive, left_by, name_of
 from reprieve.model.value import Value
 from reprieve.model.window import Standing
 
@@ -34,6 +34,7 @@ class Ran(Value):
     gaps: tuple[Gap, ...]
     plan: Plan | None = None
     report: Report | None = None
+    still_running: tuple[tuple[int, str], ...] = ()  # (pid, name) of what it left behind when it was taken back
     is_check_red: bool = False  # the command went well; the check says otherwise
 
 
@@ -77,14 +78,25 @@ def run(
             ws.close_window(window, label=label if code >= 0 else f"{label} (not run)", left=left_by(os.getpid()))
         raise
     with later:
-        sealed = ws.close_window(window, label=label, left=left_by(os.getpid()))
+        left = left_by(os.getpid())
+        sealed = ws.close_window(window, label=label, left=left)
     ran = Ran(code, before.entry, sealed.entry, sealed.gaps)
     ran = ran.replace(is_check_red=is_checked and code != 0)
     if code != 0 and on_failure == "rollback":
         # nobody was asked about what is outside of the folder: it is named, and left
         plan, report = ws.rollback(before.entry.id, effects="list")
-        ran = ran.replace(plan=plan, report=report)
+        ran = ran.replace(plan=plan, report=report, still_running=tuple(_still_running(left)))
     return ran
+
+
+def _still_running(left: Sequence[tuple[int, int]]) -> Iterator[tuple[int, str]]:
+    """(pid, name) of those that go on, and may write again what was taken back."""
+    for pid, born in left:
+        if is_alive(pid, born):
+            try:
+                yield pid, name_of(pid)
+            except OSError:
+                continue  # it ended just now
 
 
 def _holding(ws: Workspace, is_wanted: bool) -> AbstractContextManager[Mapping[str, str]]:

@@ -140,6 +140,12 @@ def left_by(run: int) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
+def name_of(pid: int | str) -> str:
+    """What a process is called. Raises OSError if it is gone, or not ours to ask."""
+    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+        return file.read().strip()
+
+
 def find_writers(files: set[tuple[int, int]]) -> dict[tuple[int, int], list[tuple[int, str]]]:
     """(pid, name) of the processes that have these (device, inode) open for writing, or mapped so.
 
@@ -149,8 +155,7 @@ def find_writers(files: set[tuple[int, int]]) -> dict[tuple[int, int], list[tupl
     for pid in filter(str.isdecimal, os.listdir("/proc") if os.path.isdir("/proc/self") else ()):
         try:
             held = _open_for_writing(pid, files) | _mapped_for_writing(pid, files)
-            with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as f:
-                name = f.read().strip()
+            name = name_of(pid)
         except OSError:
             continue  # gone, or not ours to ask
         for file in held:

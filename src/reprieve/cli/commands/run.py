@@ -90,6 +90,7 @@ def run(args: Parsed, out: Terminal) -> int:
             check=_check_json(args.text("check"), done) if args.text("check") else None,
             plan=plan_json(done.plan) if done.plan else None,
             report=report_json(done.report) if done.report else None,
+            still_running=[{"pid": pid, "command": name} for pid, name in done.still_running],
             undo_effects=_undo_effects(done) if _standing(done) else None,
             **({"held_mail": held} if args.flag("hold-mail") else {}),
         )
@@ -132,6 +133,9 @@ def _after_failure(done: Ran) -> Iterator[str]:
         yield f"{what} taken back; bring back what it did with: {done.report.redo}"
     elif done.report is not None and not standing:
         yield "there was nothing to take back"
+    if done.still_running:
+        which = ", ".join(f"{humane.safe(name)} (pid {pid})" for pid, name in done.still_running)
+        yield f"still running, and may write again what was taken back: {which}"
     if standing:
         some = ", ".join(humane.safe(effect.description) for effect in standing[:3])
         which = f"{some}, …" if len(standing) > 3 else some
