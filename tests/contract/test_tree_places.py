@@ -289,6 +289,28 @@ def test_F31_what_a_person_closed_and_opened_stays_theirs(project: Path) -> None
     assert (project / "src" / "main.py").read_text() == "mine\n"
 
 
+@pytest.mark.parametrize("mode", [0, 0o311, 0o644])
+def test_F31_a_folder_that_was_closed_then_and_is_now_is_left_alone(project: Path, mode: int) -> None:
+    """In between it was open, and what was in it is known: nothing is written there unseen, and the rest comes back."""
+    person = powerless(project)
+    checkpoint(person)
+    (project / "src").chmod(mode)
+    first = checkpoint(person)
+    (project / "src").chmod(0o755)
+    (project / "src" / "main.py").write_text("later\n")
+    (project / "src" / "new").write_text("new\n")
+    checkpoint(person)
+    (project / "src").chmod(mode)
+    (project / "README.md").write_text("wrecked\n")
+    answer = person("rollback", first, "--json", check=False)
+    assert_rolled_back(answer, project, 6)
+    assert paths(answer.json["report"]["not_undone"]) == {"src/main.py", "src/new"}
+    assert stat.S_IMODE((project / "src").stat().st_mode) == mode
+    (project / "src").chmod(0o755)
+    assert (project / "src" / "main.py").read_text() == "later\n"
+    assert (project / "src" / "new").read_text() == "new\n"
+
+
 @pytest.mark.parametrize("command", [("revert", "src/main.py", "--to"), ("rollback", "--only", "src/main.py")])
 def test_F31_a_named_file_in_a_closed_folder_is_not_said_to_be_as_it_was(
     project: Path, command: tuple[str, ...]

@@ -13,7 +13,7 @@ from reprieve.errors import BadRef, Conflict, Usage
 from reprieve.files import live_sqlite, native, tree
 from reprieve.files.content import read as read_pieces
 from reprieve.model.actor import matches, parts
-from reprieve.model.change import EXCLUDED, MAYBE_UNTRACKED, UNTRACKED, Gap
+from reprieve.model.change import EXCLUDED, MAYBE_UNTRACKED, UNREADABLE, UNTRACKED, Gap
 from reprieve.model.entry import DIR, FILE, Entry
 from reprieve.model.plan import Choices, Conflicted, Kept, Plan
 from reprieve.model.timeline import CHECKPOINT, MOVES, PART, REDO, REVERT, ROLLBACK, UNDO, TimelineEntry
@@ -45,6 +45,7 @@ class Moves:
         self.contents: dict[bytes, bytes] = {}  # what merges made
         self.undone: frozenset[str] = frozenset()  # keys of the steps that the last plan of `undo` takes back
         self._unknown: tuple[Gap, ...] = ()  # what the last plan is about and knows nothing of
+        self._closed = frozenset(gap.path for gap in seen.gaps if gap.reason == UNREADABLE)
         self._live: dict[bytes, bytes] | None = None
 
     # -- the four moves
@@ -206,6 +207,7 @@ class Moves:
             differences=self._without_forgotten(differences),
             conflicts=tuple(conflicts),
             left=self._unknown,
+            closed=self._closed,
             kept=tuple(self._put_into(move, differences, {conflict.path for conflict in conflicts})),
             is_root_user=os.geteuid() == 0,
             hash_of=native.sha256,
@@ -257,6 +259,7 @@ class Moves:
             conflicts=decided.conflicts,
             kept=decided.kept,
             left=(*decided.left, *self._unknown),
+            closed=self._closed,
             merged=decided.merged,
             contents=tuple(self.contents.items()),
             is_root_user=os.geteuid() == 0,
@@ -282,6 +285,7 @@ class Moves:
             selects=selects,
             actors=actors,
             left=self._unknown,
+            closed=self._closed,
             is_root_user=os.geteuid() == 0,
             hash_of=native.sha256,
             of=of,

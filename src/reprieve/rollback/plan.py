@@ -44,6 +44,7 @@ def make_plan(
     conflicts: tuple[Conflicted, ...] = (),
     kept: tuple[Kept, ...] = (),
     left: tuple[Gap, ...] = (),
+    closed: frozenset[bytes] = frozenset(),
     merged: frozenset[bytes] = frozenset(),
     contents: tuple[tuple[bytes, bytes], ...] = (),
     is_root_user: bool = False,
@@ -51,7 +52,10 @@ def make_plan(
     of: str = "",
     dependants: tuple[str, ...] = (),
 ) -> Plan:
-    """The plan that brings every selected path from `current` to `wanted`."""
+    """The plan that brings every selected path from `current` to `wanted`.
+
+    `closed`: what nobody may look at now. It may not be among the differences, having been closed then as well.
+    """
     ordered = sorted(differences, key=lambda d: d[0].replace(b"/", b"\0"))
     held = {path for path, wanted, current in ordered if _is_gap(wanted) or _is_gap(current)}
     wanted_at = {path: wanted for path, wanted, _ in ordered} if held else {}
@@ -62,7 +66,7 @@ def make_plan(
     for path, wanted, current in ordered:
         if wanted == current or path in kept_paths:
             continue
-        gap = _gap_at(path, wanted_at, current_at, held)
+        gap = _gap_at(path, wanted_at, current_at, held, closed)
         if selects is not None and not (selects(path) or _is_needed_parent(path, wanted, current, ordered, selects)):
             kept_paths.add(path)
         elif gap:
@@ -159,9 +163,10 @@ def _gap_at(
     wanted_at: Mapping[bytes, Entry | None],
     current_at: Mapping[bytes, Entry | None],
     held: set[bytes],
+    closed: frozenset[bytes],
 ) -> str:
     """Why this path is not ours to change: it, or a directory above it, was not protected then or is not now."""
-    if not held:
+    if not held and not closed:
         return ""
     for at in (path, *_above(path)):
         if at in held:
@@ -169,6 +174,8 @@ def _gap_at(
             then = wanted is not None and wanted.gap
             reason = (wanted.gap if wanted is not None and then else "") or (current.gap if current is not None else "")
             return f"not protected then: {reason}" if then else not_now(at, reason)
+        if at in closed:
+            return _NOW + UNREADABLE  # opening it may not help: it may have been closed then, too
     return ""
 
 
