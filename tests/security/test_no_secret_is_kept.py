@@ -89,6 +89,9 @@ def test_S30_E10_bad_case_29_no_credential_is_found_anywhere(
                 "tool_input": {"command": f"curl -H 'Authorization: Bearer {value}' -X POST {api.url}/things"}, **more,
             }  # fmt: skip
             run("hook", "claude-code", event, input=json.dumps(payload), env=env)
+    # while an agent is at work here, mail is not ours to release
+    stop = {"session_id": "s", "cwd": str(project), "hook_event_name": "Stop"}
+    run("hook", "claude-code", "Stop", input=json.dumps(stop), env=env)
     program = project.parent / "agent.py"
     program.write_text(PROGRAM)
     for name in CANARIES:
