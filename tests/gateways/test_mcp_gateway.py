@@ -183,6 +183,24 @@ def test_s03_pairs_of_tools_take_each_other_back_after_a_persons_yes(
     assert json.loads((toy / "items.json").read_text()) == {}
 
 
+def test_an_inverse_that_ends_with_an_error_is_left_to_a_person_and_not_called_again(
+    gateway: Gateway, toy: Path, cli: Cli, project: Path, a_persons_terminal: None
+) -> None:
+    """It may have done a part of its work, as any call that fails."""
+    cli("checkpoint", "base")
+    with gateway(*TOY, options=("--env", "TOY")) as wire:
+        wire.hello(elicitation={})
+        wire.asked = lambda _: {"action": "accept", "content": {"allow": True}}
+        wire.call("create_item", name="x")
+    (toy / "items.json").write_text("{}")
+    asked = cli("rollback", "base", "--yes", "--json", check=False)
+    assert at_terminal("approve", asked.json["error"]["approval"], cwd=project, answer="y\n")[0] == 0
+    report = cli("rollback", "base", "--yes", "--json", check=False).json["report"]
+    assert report["effects"][0]["state"] == "manual" and "no such item" in report["effects"][0]["detail"]
+    cli("rollback", "base", "--yes", check=False)
+    assert sum(b"delete_item" in line for line in seen(toy)) == 1
+
+
 def test_a_failed_call_and_one_called_off(gateway: Gateway, toy: Path, cli: Cli) -> None:
     with gateway(*TOY) as wire:
         wire.hello(elicitation={})

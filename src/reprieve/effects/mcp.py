@@ -77,8 +77,8 @@ class McpDriver:
         except Unanswered as e:
             return Outcome(MANUAL if e.is_sent else FAILED, e.message)
         said = "".join(c if c.isprintable() else " " for c in answer.text())[:_SHOWN]
-        if answer.is_error:
-            return Outcome(FAILED, f"the tool refused: {said}")
+        if answer.is_error:  # it ran, and may have done a part of its work
+            return Outcome(MANUAL, f"the tool answered with an error; how far it came is not known: {said}")
         return Outcome(UNDONE, said)
 
     def resolve(self, effect: Effect) -> str:
