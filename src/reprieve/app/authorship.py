@@ -47,9 +47,12 @@ class Story(Value):
 
 
 def is_told(timeline: Timeline, since: int) -> bool:
-    """Whether an agent tells us of its turns, at that entry or since: what it does then, it does in windows."""
-    first = timeline.at(since)
-    return any(entry is not None and has_talk(entry.data) for entry in (first, *timeline.after(since)))
+    """Whether an agent tells us of its turns, at that entry or since: what it does then, it does in windows.
+
+    Not where something was moved since: that stays like a person's work, and going there means to have it undone.
+    """
+    entries = [entry for entry in (timeline.at(since), *timeline.after(since)) if entry is not None]
+    return not any(e.kind in MOVES for e in entries) and any(has_talk(e.data) for e in entries)
 
 
 def was_outside(timeline: Timeline, effect: Effect) -> bool:

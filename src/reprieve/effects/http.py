@@ -24,7 +24,7 @@ from reprieve.effects.compare import differences, renamed, same, with_names
 from reprieve.effects.credentials import is_reference, resolve
 from reprieve.effects.driver import ALREADY, CHANGED, READY, UNCLEAR, Check, Outcome
 from reprieve.errors import ReprieveError
-from reprieve.model.effect import CONFLICT, DONE, FAILED, MANUAL, UNDONE, UNKNOWN
+from reprieve.model.effect import CONFLICT, DONE, FAILED, MANUAL, UNDOING, UNDONE, UNKNOWN
 from reprieve.model.effect import REFUSED as NOT_DONE
 
 TYPE_CHECKING = False
@@ -85,7 +85,8 @@ class HttpDriver:
         if answer.status in (404, 410):
             if wanted.get("absent"):
                 return Check(READY)
-            if inverse.get("is_gone_done"):
+            # an undo of ours that was interrupted had seen it there, or would not have begun
+            if inverse.get("is_gone_done") or (effect.undo_state == UNDOING and inverse.get("method") == "DELETE"):
                 return Check(ALREADY, "it is gone already")
             return Check(CHANGED, f"{url} is gone")
         if wanted.get("absent"):

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     Drivers = Mapping[str, Driver]
     Cancels = Mapping[str, Callable[[Effect], tuple[str, str]]]
 
+_NOT_KNOWN = "whether it happened is not known"
+
 
 def plan_effects(
     journal: Journal,
@@ -146,7 +148,9 @@ def _decide(
     if not is_live:
         return UNDO_EFFECT, says, ""
     if effect.state == UNKNOWN and driver.resolve(effect) == UNKNOWN:
-        why = f"whether it happened is not known, so it is not undone ({effect.detail})"
+        if effect.detail.startswith(_NOT_KNOWN):
+            return LEAVE_EFFECT, effect.detail, MANUAL  # as an earlier rollback said
+        why = f"{_NOT_KNOWN}, so it is not undone ({effect.detail})"
         return LEAVE_EFFECT, f"{why}. It would be: {says}", MANUAL
     check = _look(driver, effect, names)
     if check.state == CHANGED:
@@ -261,5 +265,7 @@ def why_not(effect: Effect) -> str:
     if effect.kind == "mail":
         return "it was delivered and is gone"
     if effect.state == UNKNOWN:
-        return f"whether it happened is not known, and it has no inverse ({effect.detail})"
+        if effect.detail.startswith(_NOT_KNOWN):
+            return effect.detail  # as an earlier rollback said
+        return f"{_NOT_KNOWN}, and it has no inverse ({effect.detail})"
     return f"it is {effect.cls}: there is no inverse" + (f" ({effect.detail})" if effect.detail else "")

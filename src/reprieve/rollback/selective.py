@@ -358,25 +358,25 @@ class _Work:
             outcome, chain = self.outcomes[path], self.chains[path]
             if outcome.conflict or outcome.entry is None or chain.now is not None:
                 continue
-            for above in _above(path):
-                there = self.outcomes.get(above)
-                if there is None or (there.entry is not None and there.entry.kind == DIR):
-                    continue
-                was = next((link.before for link in reversed(self.chains[above].links) if _is_dir(link.before)), None)
-                if not there.conflict and there.entry is None and self._goes_with_taken(above):
-                    # made and removed by who is taken back: it is needed by what somebody else had put there
-                    self.outcomes[above] = Outcome(self.chains[above].now or was)
-                    self.reasons[above] = "holds something that stays"
-                    continue
-                if path in self.homes:
-                    self.outcomes[self.homes[path]] = outcome  # with its directory gone it stays where it is
-                if there.conflict:
-                    self.outcomes[path] = Outcome(None, f"something else is now at {os.fsdecode(above)}")
-                else:
-                    self.outcomes[path] = Outcome(None)
-                    word = "deleted" if there.entry is None else "replaced"
-                    self.reasons[path] = f"its directory was {word} by {self._stayers(self.chains[above])}"
-                break
+            missing = [at for at in _above(path) if at in self.outcomes and not _is_dir(self.outcomes[at].entry)]
+            if not missing:
+                continue
+            needed = {at: self._made_and_removed(at) for at in missing}
+            if all(needed.values()):
+                for at, entry in needed.items():  # what somebody else had put there needs it
+                    self.outcomes[at] = Outcome(entry)
+                    self.reasons[at] = "holds something that stays"
+                continue
+            above = missing[0]
+            there = self.outcomes[above]
+            if path in self.homes:
+                self.outcomes[self.homes[path]] = outcome  # with its directory gone it stays where it is
+            if there.conflict:
+                self.outcomes[path] = Outcome(None, f"something else is now at {os.fsdecode(above)}")
+            else:
+                self.outcomes[path] = Outcome(None)
+                word = "deleted" if there.entry is None else "replaced"
+                self.reasons[path] = f"its directory was {word} by {self._stayers(self.chains[above])}"
         for path in order:
             outcome = self.outcomes[path]
             if not outcome.conflict and outcome.entry is not None and outcome.entry.kind != DIR:
@@ -392,10 +392,15 @@ class _Work:
                     self.outcomes[above] = Outcome(self.chains[above].now)
                     self.reasons[above] = "holds something that stays"
 
-    def _goes_with_taken(self, path: bytes) -> bool:
-        return all(
-            self.is_taken(link) for link in self.chains[path].links if _is_dir(link.before) != _is_dir(link.after)
-        )
+    def _made_and_removed(self, path: bytes) -> Entry | None:
+        """A directory that goes, if it was made, and removed where it is gone, by none but who is taken back."""
+        chain = self.chains[path]
+        if self.outcomes[path].conflict or self.outcomes[path].entry is not None:
+            return None
+        if not all(self.is_taken(link) for link in chain.links if _is_dir(link.before) != _is_dir(link.after)):
+            return None
+        states = (chain.now, *(link.before for link in reversed(chain.links)))
+        return next((entry for entry in states if _is_dir(entry)), None)
 
     def _make_way(self, path: bytes) -> None:
         """Something else than a directory should be where one is now: not while somebody's file is in it."""
