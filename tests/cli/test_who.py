@@ -513,3 +513,16 @@ def test_a_copy_beside_is_written_again_or_said_to_be_missing(cli: Cli, project:
         if k["path"] == "text"
     )
     assert "is not beside it" in kept["reason"] and beside.read_text() == "something else"
+
+
+def test_a_file_that_cannot_come_back_because_of_what_a_person_put_there_is_named(
+    cli: Cli, project: Path, start: str
+) -> None:
+    """It is younger than the checkpoint, so nothing else would tell of it."""
+    agent(cli, "mkdir d", "one")
+    (project / "d/sub").mkdir()
+    (project / "d/sub/mine").write_text("my notes")
+    agent(cli, "rm -r d", "two")
+    (project / "d").write_text("later")
+    kept = {k["path"]: k["reason"] for k in cli("rollback", start, "--json").json["report"]["kept"]}
+    assert kept["d/sub/mine"] == "its directory was replaced by you" and (project / "d").read_text() == "later"

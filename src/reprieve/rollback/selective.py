@@ -115,6 +115,7 @@ class _Work:
         self.chains = chains if selects is None else _needed(chains, selects)
         self.selects = selects or (lambda path: True)
         self.is_taken, self.choices, self.tools, self.target = is_taken, choices, tools, target
+        self.homeless: set[bytes] = set()  # should come back, and has no directory to be in
         self.beside: set[bytes] = set()
         self.outcomes: dict[bytes, Outcome] = {}
         self.left: list[Gap] = []
@@ -367,7 +368,7 @@ class _Work:
                     self.outcomes[at] = Outcome(entry)
                     self.reasons[at] = "holds something that stays"
                 continue
-            above = missing[0]
+            above = min(missing, key=len)  # what is below is gone with it
             there = self.outcomes[above]
             if path in self.homes:
                 self.outcomes[self.homes[path]] = outcome  # with its directory gone it stays where it is
@@ -377,6 +378,8 @@ class _Work:
                 self.outcomes[path] = Outcome(None)
                 word = "deleted" if there.entry is None else "replaced"
                 self.reasons[path] = f"its directory was {word} by {self._stayers(self.chains[above])}"
+                if not _is_dir(outcome.entry):
+                    self.homeless.add(path)
         for path in order:
             outcome = self.outcomes[path]
             if not outcome.conflict and outcome.entry is not None and outcome.entry.kind != DIR:
@@ -428,7 +431,7 @@ class _Work:
             elif is_same(chain.then, chain.now) and chain.then != chain.now:
                 times.append(chain)
             elif is_same(outcome.entry, chain.now):
-                if classify(chain.then, chain.now):
+                if classify(chain.then, chain.now) or path in self.homeless:
                     self._keep(chain, kept, repositories)
             else:
                 differences.append((path, outcome.entry, chain.now))
