@@ -77,7 +77,7 @@ def test_the_setting_switches_it_off_and_ends_the_one_that_runs(installed: Insta
 
 
 @pytest.mark.parametrize(
-    "words", [("--json", "status"), ("doctor",), ("run", "--", "true"), ("config",), ("--version",), ("help",)]
+    "words", [("-C", ".", "status"), ("doctor",), ("run", "--", "true"), ("config",), ("--version",), ("help",)]
 )
 def test_everything_else_is_done_by_python_itself(installed: Installed, project: Path, words: tuple[str, ...]) -> None:
     installed.warm(project)
@@ -90,6 +90,26 @@ def test_what_changes_python_itself_is_left_to_python(installed: Installed, proj
     installed.warm(project)
     installed.run("status", cwd=project, env={name: "0"})
     assert installed.directs == 2
+
+
+@pytest.mark.parametrize("words", [("--json", "status"), ("-q", "--json", "checkpoint"), ("-q", "log")])
+def test_json_and_q_may_stand_before_the_command(installed: Installed, project: Path, words: tuple[str, ...]) -> None:
+    installed.warm(project)
+    done = installed.run(*words, cwd=project)
+    assert (done.returncode, done.stderr, installed.directs) == (0, b"", 1)
+    assert done.stdout.startswith(b"{") == ("--json" in words)
+
+
+def test_what_images_with_python_set_does_not_keep_it_away(installed: Installed, project: Path) -> None:
+    """Many containers set these two, so their agents would never have had a helper."""
+    installed.warm(project)
+    plain = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    (project / "new").write_text("x")
+    done = installed.run("status", cwd=project, env=plain)
+    assert b"new" in done.stdout and done.returncode == 0
+    wrong = installed.run("rollback", "nowhere", cwd=project, env=plain)
+    assert wrong.returncode != 0 and b"nowhere" in wrong.stderr
+    assert installed.directs == 1
 
 
 def test_the_name_in_messages_and_in_hooks_is_the_one_that_was_called(installed: Installed, project: Path) -> None:

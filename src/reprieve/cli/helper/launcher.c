@@ -88,13 +88,15 @@ static _Noreturn void direct(char wish)
 
 static int starts(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
 
-/* The commands that agents and scripts run often and that end by themselves. */
-static int is_served(const char *word)
+/* The commands that agents and scripts run often and that end by themselves, behind what may stand before any. */
+static int is_served(char **words)
 {
     static const char *const served[] = {"hook", "checkpoint", "rollback", "revert", "redo", "undo",
                                          "status", "diff", "log", "show", NULL};
+    while (*words && (strcmp(*words, "--json") == 0 || strcmp(*words, "-q") == 0))
+        words++;
     for (int i = 0; served[i]; i++)
-        if (word && strcmp(word, served[i]) == 0)
+        if (*words && strcmp(*words, served[i]) == 0)
             return 1;
     return 0;
 }
@@ -113,6 +115,9 @@ static int is_plain(void)
         /* what images with Python in them say about themselves; no interpreter reads it */
         if (starts(*one, "PYTHON_VERSION=") || starts(*one, "PYTHON_SHA256=") || starts(*one, "PYTHON_GET_PIP_") ||
             starts(*one, "PYTHON_PIP_VERSION=") || starts(*one, "PYTHON_SETUPTOOLS_VERSION="))
+            continue;
+        /* and what they often set: the helper's fork heeds it (stead.py) */
+        if (starts(*one, "PYTHONUNBUFFERED=") || starts(*one, "PYTHONDONTWRITEBYTECODE="))
             continue;
         if (starts(*one, "PYTHON"))
             return 0;
@@ -376,7 +381,7 @@ int main(int argc, char **argv)
         return 70;
     struct timespec start;
     clock_gettime(CLOCK_MONOTONIC, &start);
-    if (!find_folder() || !is_served(argc > 1 ? argv[1] : NULL) || !is_plain())
+    if (!find_folder() || !is_served(argc ? argv + 1 : argv) || !is_plain())
         direct('0');
     int home = open_home();
     if (home < 0)

@@ -10,6 +10,7 @@ import _signal
 import array
 import ctypes
 import fcntl
+import io
 import os
 import select
 import socket
@@ -277,12 +278,16 @@ def _take_over(request: Request, me: Self, umask: int) -> None:
     time.tzset()
     sys.argv = [os.fsdecode(word) for word in (request.name, *request.words)]
     encoding, errors = me.encoding
+    is_buffered = not request.variables.get(b"PYTHONUNBUFFERED")
+    sys.dont_write_bytecode = bool(request.variables.get(b"PYTHONDONTWRITEBYTECODE"))
     sys.stdin = _stream(0, "r", encoding, errors)
-    sys.stdout = _stream(1, "w", encoding, errors)
-    sys.stderr = _stream(2, "w", encoding, "backslashreplace", buffering=1)
+    sys.stdout = _stream(1, "w", encoding, errors, is_buffered=is_buffered)
+    sys.stderr = _stream(2, "w", encoding, "backslashreplace", buffering=1, is_buffered=is_buffered)
 
 
-def _stream(fd: int, mode: str, encoding: str, errors: str, *, buffering: int = -1) -> TextIO:
+def _stream(fd: int, mode: str, encoding: str, errors: str, *, buffering: int = -1, is_buffered: bool = True) -> TextIO:
+    if not is_buffered:
+        return io.TextIOWrapper(io.FileIO(fd, mode, closefd=False), encoding, errors, "\n", write_through=True)
     return open(fd, mode, buffering, encoding, errors, "\n", closefd=False)  # type: ignore[return-value]
 
 
