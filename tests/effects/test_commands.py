@@ -78,7 +78,17 @@ def test_a_failing_command_is_not_taken_for_done(cli: Cli, project: Path, remote
     cli("checkpoint", "base")
     cli("run", "--", "git", "push", "-q", "origin", "no-such-branch", check=False)
     effects = cli("effects", "--json").json["effects"]
-    assert [effect["state"] for effect in effects] in (["refused"], ["unknown"])
+    assert [effect["state"] for effect in effects] == ["refused"]  # the remote was looked at
+
+
+def test_a_failing_line_does_not_deny_what_cannot_be_looked_at(cli: Cli, project: Path, remote: Path) -> None:
+    """`npm unpublish x && false` fails after it has done everything."""
+    (project / "npm").write_text("#!/bin/sh\nexit 1\n")
+    (project / "npm").chmod(0o755)
+    cli("checkpoint", "base")
+    cli("run", "--", str(project / "npm"), "unpublish", "a-package@1.0.0", check=False)
+    effect = cli("effects", "--json").json["effects"][0]
+    assert (effect["state"], effect["class"]) == ("unknown", "irreversible")
 
 
 def test_what_stays_in_the_folder_is_no_effect(cli: Cli, project: Path, remote: Path) -> None:

@@ -99,9 +99,12 @@ def finish(ws: Workspace, watched: Watched, *, exit_code: int | None, rules: Cat
             except (Refused, Usage) as e:
                 why = e.message
         if exit_code != 0:
-            # many commands fail in part: what there is to undo is kept, and a person decides
-            state = UNKNOWN if inverse is not None else REFUSED
-            journal.finish(effect.id, state, detail=f"exit code {exit_code}", inverse=inverse)
+            # Many commands fail in part, and of a line it may have been another one that failed. So unless a look shows
+            # that nothing happened, what there is to undo is kept, and a person decides
+            if _is_as_before(match, _kept(request), cwd):
+                journal.finish(effect.id, REFUSED, detail=f"exit code {exit_code}, and nothing has changed")
+            else:
+                journal.finish(effect.id, UNKNOWN, detail=f"exit code {exit_code}", inverse=inverse)
             return
         cls = effect.cls if inverse is not None else IRREVERSIBLE
         journal.finish(effect.id, DONE, detail=why, inverse=inverse, cls=cls)
@@ -126,6 +129,20 @@ def _inverse(match: CommandMatch, captured: Captured, cwd: str) -> Json:
         is_idempotent=match.rule.is_idempotent,
         guard=guards,
     )
+
+
+def _is_as_before(match: CommandMatch, captured: Captured, cwd: str) -> bool:
+    """Whether what was looked at before it is the same now. False where nothing tells."""
+    from reprieve.policy.catalog import captures
+
+    before = {capture.run: captured.get(capture.name) for capture in captures(match, when="before")}
+    after = captures(match, when="after")
+    try:
+        return bool(after) and all(
+            capture.run in before and before[capture.run] == _captured(capture, cwd) for capture in after
+        )
+    except Refused:
+        return False
 
 
 def _capture(match: CommandMatch, when: str, cwd: str) -> Captured:
