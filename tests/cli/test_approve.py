@@ -71,3 +71,11 @@ def test_a_planted_approval_counts_for_nothing(
 def test_an_unknown_id(cli: Cli) -> None:
     cli("checkpoint")
     assert cli("approve", "zzzz", check=False).code == 2
+
+
+def test_a_setting_that_asks_always_is_named(cli: Cli) -> None:
+    cli("checkpoint", "A")
+    cli("config", "set", "policy.approve_undo", "always")
+    cli("record", "command", "--description", "d", "--", "true")
+    said = cli("rollback", "A", "--yes", check=False).err
+    assert "policy.approve_undo is always" in said and "agent's word" not in said

@@ -98,3 +98,25 @@ def test_a_name_of_any_bytes(cli: Cli, project: Path) -> None:
     (project / os.fsdecode(b"-\xff\n")).write_text("x")
     (change,) = cli("diff", "--json", "--", b"-\xff\n").json["changes"]
     assert os.fsencode(change["path"]) == b"-\xff\n"
+
+
+def test_git_takes_the_rest_of_a_patch_with_a_binary_file_in_it(cli: Cli, project: Path) -> None:
+    (project / "a.bin").write_bytes(b"\0\1")
+    (project / "b.txt").write_text("x\n")
+    cli("checkpoint")
+    (project / "a.bin").write_bytes(b"\0\2")
+    (project / "b.txt").write_text("y\n")
+    patch = cli("diff").out
+    assert "Binary files a/a.bin and b/a.bin differ\n" in patch
+    words = ["git", "apply", "-R", "--exclude=a.bin", "-"]
+    subprocess.run(words, input=patch, text=True, cwd=project, check=True)
+    assert (project / "b.txt").read_text() == "x\n"
+
+
+def test_stat_says_why_an_excluded_file_is_not_compared(cli: Cli, project: Path) -> None:
+    (project / "reprieve.toml").write_text('exclude = ["*.log"]\n')
+    (project / "x.log").write_text("hello")
+    cli("checkpoint")
+    (project / "x.log").unlink()
+    line = next(line for line in cli("diff", "--stat").out.splitlines() if "x.log" in line)
+    assert "not compared" in line and "0 bytes" not in line

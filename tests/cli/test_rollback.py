@@ -296,3 +296,21 @@ def test_a_file_that_the_caller_has_open_is_not_said_to_be_held_by_us(cli: Cli, 
             command, cwd=project, pass_fds=[file.fileno()], capture_output=True, text=True, check=True
         )
     assert done.stderr.count("(pid ") == 1 and f"(pid {os.getpid()})" in done.stderr
+
+
+def test_with_only_it_speaks_of_what_was_named(cli: Cli, project: Path) -> None:
+    (project / "a").write_text("1")
+    cli("checkpoint", "A")
+    (project / "README.md").write_text("changed")
+    said = cli("rollback", "A", "--only", "a").out
+    assert "what was named is as it was" in said and "everything" not in said
+
+
+def test_an_effect_without_inverse_is_not_promised_to_yes(cli: Cli) -> None:
+    cli("checkpoint", "A")
+    cli("record", "http", "--method", "POST", "--url", "https://example.invalid/charge")
+    cli("record", "command", "--description", "can be undone", "--", "true")
+    said = cli("rollback", "A", check=False).out
+    lines = {word: line for line in said.splitlines() for word in ("charge", "can be undone") if word in line}
+    assert "there is no inverse" in lines["charge"] and "--yes" not in lines["charge"]
+    assert "--yes" in lines["can be undone"]

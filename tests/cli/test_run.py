@@ -287,3 +287,10 @@ def test_bad_case_28_nothing_leaves_whatever_client_it_uses(cli: Cli, project: P
         server.accept()[0].close()
     result = cli("run", "--isolate", "net", "--", "sh", "-c", "touch made; exit 7", check=False)
     assert result.code == 7 and (project / "made").exists()
+
+
+def test_an_empty_command_is_usage_and_leaves_nothing_on_the_timeline(cli: Cli, project: Path) -> None:
+    cli("checkpoint")
+    before = len(cli("log", "--json").json["entries"])
+    assert cli("run", "--", "", check=False).code == 2
+    assert len(cli("log", "--json").json["entries"]) == before

@@ -477,3 +477,9 @@ def test_an_exclude_never_names_what_is_tracked(cli: Cli, project: Path, tmp_pat
     cli("rollback", "start", check=False)
     assert (lib / "f").read_text() == "good"
     assert (lib / "lib" / "out").read_text() == "bad\n"
+
+
+def test_what_is_in_a_folder_that_is_no_workspace_is_not_called_protected(cli: Cli, project: Path) -> None:
+    result = cli("track", "README.md", check=False)
+    assert result.code != 0 and "is not in a workspace" in result.err and "protected already" not in result.err
+    assert cli("status", check=False).code != 0, "no workspace was made"

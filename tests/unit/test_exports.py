@@ -35,3 +35,18 @@ def test_a_checkpoint_is_taken_back_from_python(project: Path, home: Path, monke
         assert ws.revert("README.md", to=before).restored == (b"README.md",)
         with pytest.raises(reprieve.BadRef):
             ws.rollback("nothing-of-that-name")
+
+
+def test_an_empty_reference_or_path_is_no_default(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that was never set must not take back everything."""
+    monkeypatch.setenv("REPRIEVE_HOME", str(home))
+    with reprieve.open(project) as ws:
+        ws.checkpoint("a")
+        (project / "README.md").write_text("mine\n")
+        for move in (lambda: ws.rollback(""), lambda: ws.undo(""), lambda: ws.revert("README.md", to="")):
+            with pytest.raises(reprieve.Usage):
+                move()
+        for move in (lambda: ws.revert(""), lambda: ws.rollback("a", only=[""])):
+            with pytest.raises(reprieve.Usage):
+                move()
+        assert (project / "README.md").read_text() == "mine\n"

@@ -357,7 +357,7 @@ def _records(ws: Workspace) -> list[WorkspaceRecord]:
 
 def _track_one(ws: Workspace, path: bytes) -> None:
     if path == ws.root or path.startswith(ws.root.rstrip(b"/") + b"/"):
-        raise Usage(f"'{os.fsdecode(path)}' is in the workspace and protected already")
+        raise Usage(f"'{os.fsdecode(path)}' is in the workspace, whose checkpoints hold it already")
     home = os.path.realpath(os.fsencode(ws.home))
     if path == home or path.startswith(home + b"/") or home.startswith(path.rstrip(b"/") + b"/"):
         raise Refused(f"'{os.fsdecode(path)}' holds the store, which cannot protect itself")

@@ -8,11 +8,13 @@ from reprieve.app import journals
 from reprieve.effects.journal import Journal
 from reprieve.errors import Conflict, Refused
 from reprieve.model.effect import COMPENSABLE, HELD, IRREVERSIBLE, KEPT, UNDONE, EffectDraft
-from reprieve.model.plan import CLASH, KEEP_EFFECT, UNDO_EFFECT, EffectAction, EffectOutcome
+from reprieve.model.plan import CANCEL_EFFECT, CLASH, KEEP_EFFECT, UNDO_EFFECT, EffectAction, EffectOutcome
 from reprieve.model.window import field
 from reprieve.rollback.agreed import only_agreed
 from reprieve.rollback.effects import hash_of_plan, plan_effects, undo_effects
 from reprieve.store.hashing import sha256
+
+_UNDONE_BY = (UNDO_EFFECT, CANCEL_EFFECT)  # verbs of what a yes undoes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -267,11 +269,11 @@ class Side:
         need_approval(self.ws, self.journal, self.actions)
 
     def leave(self, why: str) -> None:
-        """Do nothing, and say so."""
+        """Do nothing, and say so: `why` of what could be undone."""
         self.outcomes = [
             EffectOutcome(a.effect, KEPT, a.reason, a.description)
             if a.verb == KEEP_EFFECT
-            else EffectOutcome(a.effect, "pending", why, a.description)
+            else EffectOutcome(a.effect, "pending", why if a.verb in _UNDONE_BY else a.reason, a.description)
             for a in self.actions
         ]
 
@@ -302,8 +304,10 @@ def need_approval(
         return
     action = "undo effects: " + "; ".join(f"{a.description}: {a.reason}" for a in doubtful)
     asked = approvals.ask(hash, action, doubtful[0].cls)
+    is_always = ws.config.policy_approve_undo == "always"
+    why = "wait for an approval (policy.approve_undo is always)" if is_always else "would be run on an agent's word"
     raise Refused(
-        f"{len(doubtful)} of the inverses would be run on an agent's word; nothing was touched",
+        f"{len(doubtful)} of the inverses {why}; nothing was touched",
         details=[f"{a.effect}  {a.description}: {a.reason}" for a in doubtful],
         hints=[
             f"look at them, then in a terminal of your own: reprieve approve {asked.id}",

@@ -39,13 +39,16 @@ def diff_lines(change: Change, lines: Lines) -> Iterator[Line]:
         yield _title(change), "bold"
     yield from ((_remark(text), "bold") for text in _modes(before, after))
     if lines.reason:
-        yield _remark(lines.reason + _sizes(before, after)), ""
+        yield _remark(_uncompared(change, lines)), ""
     elif lines.is_binary:
-        yield _remark(f"Binary files differ{_sizes(before, after)}"), ""
+        # git reads no header without such a line, and would take the next file's for this one's
+        yield _remark(f"index {_short(before)}..{_short(after)}"), ""
+        yield b"Binary files %b and %b differ" % _names(change), ""
+        yield _remark(f"Size: {_sizes(before, after).strip(' ()')}"), ""
     elif lines.comparison is not None and (lines.added or lines.removed):
-        name = change.path
-        yield b"--- " + (_quoted(b"a/" + name) if _has_lines(before) else b"/dev/null"), "bold"
-        yield b"+++ " + (_quoted(b"b/" + name) if _has_lines(after) else b"/dev/null"), "bold"
+        old, new = _names(change)
+        yield b"--- " + old, "bold"
+        yield b"+++ " + new, "bold"
         for hunk in lines.comparison.hunks():
             yield from _hunk_lines(hunk)
 
@@ -67,6 +70,17 @@ def _range(start: int, count: int) -> str:
 
 def _title(change: Change) -> bytes:
     return b"diff --git " + _quoted(b"a/" + change.path) + b" " + _quoted(b"b/" + change.path)
+
+
+def _names(change: Change) -> tuple[bytes, bytes]:
+    """What a patch calls the two sides."""
+    old = _quoted(b"a/" + change.path) if _has_lines(change.before) else b"/dev/null"
+    new = _quoted(b"b/" + change.path) if _has_lines(change.after) else b"/dev/null"
+    return old, new
+
+
+def _short(entry: Entry | None) -> str:
+    return entry.content.hex()[:10] if entry is not None and entry.content else "0" * 10
 
 
 def _remark(text: str) -> bytes:
@@ -121,6 +135,11 @@ def _kind(entry: Entry | None) -> str:
     return KINDS.get(entry.kind, "special file") if entry is not None else "nothing"
 
 
+def _uncompared(change: Change, lines: Lines) -> str:
+    is_gap = any(entry is not None and entry.gap for entry in (change.before, change.after))
+    return lines.reason if is_gap else lines.reason + _sizes(change.before, change.after)
+
+
 def _sizes(before: Entry | None, after: Entry | None) -> str:
     old = words.size(before.size) if before is not None and before.kind == FILE else "nothing"
     new = words.size(after.size) if after is not None and after.kind == FILE else "nothing"
@@ -152,8 +171,10 @@ def stat_lines(compared: list[tuple[Change, Lines]]) -> Iterator[Line]:
 
 
 def _amount(change: Change, lines: Lines, digits: int, most: int) -> str:
-    if lines.is_binary or lines.reason:
-        return ("binary" if lines.is_binary else "large") + _sizes(change.before, change.after)
+    if lines.is_binary:
+        return f"binary{_sizes(change.before, change.after)}"
+    if lines.reason:
+        return f"{change.change}, {_uncompared(change, lines)}"
     if lines.added or lines.removed:
         scale = min(1.0, _GRAPH / most)
         plus = max(1, round(lines.added * scale)) if lines.added else 0

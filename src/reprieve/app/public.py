@@ -289,10 +289,14 @@ class Workspace:
 
 
 def _ref(ref: Ref | None) -> str | None:
+    if ref == "":
+        raise Usage("the reference is empty", hints=["None means the latest checkpoint"])
     if ref is None or isinstance(ref, str):
         return ref
     return ref.entry.id if isinstance(ref, Made) else ref.id
 
 
 def _paths(paths: Sequence[str]) -> tuple[bytes, ...]:
+    if not all(paths):
+        raise Usage("a path is empty", hints=["the whole folder is '.'"])
     return tuple(os.fsencode(path) for path in paths)

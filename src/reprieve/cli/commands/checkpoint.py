@@ -18,7 +18,7 @@ SPEC = Command(
         "Everything in the tree is captured: untracked and ignored files, dotfiles, empty directories, links, modes "
         "and times. What could not be captured is named as a gap. The id is the last word of the last line."
     ),
-    arguments=(Argument("LABEL", "A name for it; REF takes it wherever it takes an id"),),
+    arguments=(Argument("LABEL", "A label for it; REF takes it wherever it takes an id"),),
     options=(
         Option("--pin", "Keep it whatever `prune` is told"),
         Option("--note", "A longer text, shown by `show`", metavar="TEXT"),

@@ -19,7 +19,8 @@ SPEC = Command(
         ("reprieve prune --keep-last 20 --keep-days 0", "keep the twenty newest and what is pinned"),
     ),
     details=(
-        "Pinned and named checkpoints and the latest one always stay. Entries stay on the timeline; what goes is "
+        "Pinned checkpoints, those named by 'reprieve name', and the latest one always stay; a label alone keeps none. "
+        "Entries stay on the timeline; what goes is "
         "their trees and the content that nothing else needs. Without options the settings `retention.*` hold."
     ),
     options=(

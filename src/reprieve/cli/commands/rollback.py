@@ -63,6 +63,7 @@ SPEC = Command(
 WORDS = Words(
     "Roll back {count}?", "Rolled back to {target}", "Nothing to roll back: everything is as it was at {target}"
 )
+_IN_PART = Words(WORDS.question, WORDS.done, "Nothing to roll back: what was named is as it was at {target}")
 
 
 def how_effects(args: Parsed, *, dry_run: bool, is_agreed: bool) -> str:
@@ -112,6 +113,7 @@ def run(args: Parsed, out: Terminal) -> int:
             rewinds = rewinding.plan(ws, args.maybe("REF"))
         only = tuple(beneath_root(ws.root, args.start, path) for path in args.many("only"))
 
+        words = _IN_PART if only else WORDS
         targets: list[str] = []
 
         def move(*, dry_run: bool, expect: str) -> tuple[Plan, Report | None]:
@@ -131,7 +133,7 @@ def run(args: Parsed, out: Terminal) -> int:
 
         code = 0
         if not args.flag("conversation-only"):
-            code = carry_out(move, out, WORDS, dry_run=args.flag("dry-run"), ask=not args.flag("yes"))
+            code = carry_out(move, out, words, dry_run=args.flag("dry-run"), ask=not args.flag("yes"))
         if targets and os.path.lexists(os.path.join(ws.home, "threads", f"{ws.id}.db")):
             from reprieve.cli.offering import offer_threads
 

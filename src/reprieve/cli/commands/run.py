@@ -11,6 +11,7 @@ from reprieve.app.run import run as run_command
 from reprieve.cli import humane, opening
 from reprieve.cli.spec import Argument, Command, Option, Parsed
 from reprieve.cli.terminal import Terminal
+from reprieve.errors import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ SPEC = Command(
 
 
 def run(args: Parsed, out: Terminal) -> int:
+    if not args.many("CMD")[0]:
+        raise Usage("the command is empty")
     with opening.workspace(args, out, create=True) as ws:
         if args.text("directory"):
             _stand_in(args.start)

@@ -27,7 +27,10 @@ SPEC = Command(
 
 def run(args: Parsed, out: Terminal) -> int:
     given = [os.path.normpath(os.path.join(args.start, os.path.expanduser(path))) for path in args.many("PATH")]
-    with opening.workspace(args, out, create=bool(given)) as ws:
+    here = os.path.join(os.path.realpath(args.start), "")
+    # what is in this folder needs no workspace that tracks it, but one around it, which 'init' makes
+    is_outside = not any(os.path.join(os.path.realpath(path), "").startswith(here) for path in given)
+    with opening.workspace(args, out, create=bool(given) and is_outside) as ws:
         if args.flag("remove"):
             found = untrack(ws, given)
         else:
