@@ -130,3 +130,19 @@ def test_redo_after_it_brings_back_the_rest_and_names_what_was_forgotten(cli: Cl
     assert (project / "made").exists() and (project / "secret").read_bytes() == SECRET
     cli("diff", "start", check=False)
     cli("verify")
+
+
+def test_a_secret_in_a_tracked_file_can_be_forgotten(cli: Cli, project: Path, tmp_path: Path, home: Path) -> None:
+    outside = tmp_path / "elsewhere" / "zshrc"
+    outside.parent.mkdir()
+    outside.write_text("export TOKEN=hunter2-" + "x" * 60)
+    cli("init")
+    cli("track", str(outside))
+    cli("checkpoint")
+    outside.write_text("export TOKEN=")
+    cli("checkpoint")
+    result = cli("forget", str(outside), "--yes", "--json")
+    assert result.json["objects"] >= 1
+    assert not any(b"hunter2" in pack.read_bytes() for pack in (home / "packs").iterdir())
+    assert outside.read_text() == "export TOKEN="
+    assert cli("forget", str(tmp_path / "nowhere"), "--yes", check=False).code == 2

@@ -194,12 +194,12 @@ def test_a_reader_that_goes_away_is_no_error(cli: Cli, project: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_an_answer_that_cannot_be_written_is_said(cli: Cli, project: Path) -> None:
+@pytest.mark.parametrize("words", [["log"], ["--json", "log"], ["--json", "rollback"]])
+def test_an_answer_that_cannot_be_written_is_said(cli: Cli, project: Path, words: list[str]) -> None:
     cli("checkpoint")
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "reprieve", "log"], cwd=project, stdout=full, stderr=subprocess.PIPE, check=False
-        )
+        argv = [sys.executable, "-m", "reprieve", *words]
+        done = subprocess.run(argv, cwd=project, stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 6
     assert b"could not be written" in done.stderr
 

@@ -137,3 +137,11 @@ def test_a_program_by_its_path_is_that_of_the_directory_that_is_named(cli: Cli, 
     words = ("record", "command", "--description", "d", "--json", "--", "./undo")
     effect = cli("-C", "project", *words, cwd=tmp_path).json["effect"]
     assert os.path.realpath(effect["inverse"]["steps"][0]["argv"][0]) == os.path.realpath(project / "undo")
+
+
+def test_a_field_of_a_form_has_a_name_and_a_value_and_comes_once(cli: Cli) -> None:
+    cli("checkpoint")
+    words = ("record", "http", "--method", "POST", "--url", "http://127.0.0.1/x", "--undo-method", "POST")
+    for fields in (("ab",), ("=b",), ("a=1", "a=2")):
+        given = [word for field in fields for word in ("--undo-form", field)]
+        assert cli(*words, "--undo-url", "http://127.0.0.1/y", *given, check=False).code == 2

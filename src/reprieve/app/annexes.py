@@ -9,11 +9,13 @@ written in one transaction too, so that a crash in between is finished by the ne
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import stat
 
+from reprieve.app.paths import beneath_root
 from reprieve.errors import Partial, Refused, ReprieveError, Usage
 from reprieve.files import native
 from reprieve.files.snapshot import Limits, Snapshot
@@ -349,6 +351,17 @@ def _added(report: Report, more: Report, annex: Annex) -> Report:
         not_undone=(*report.not_undone, *(g.replace(path=at(g.path)) for g in more.not_undone)),
         held_open=(*report.held_open, *(g.replace(path=at(g.path)) for g in more.held_open)),
     )
+
+
+def holder(ws: Workspace, start: str, given: str) -> tuple[Workspace, bytes]:
+    """Whose history a path is in, and its name there: this workspace's, or that of what it tracks. Raises Usage."""
+    try:
+        return ws, beneath_root(ws.root, start, given)
+    except Usage:
+        for annex in ws.annexes:
+            with contextlib.suppress(Usage):
+                return annex.ws, beneath_root(annex.ws.root, start, given)
+        raise
 
 
 def _records(ws: Workspace) -> list[WorkspaceRecord]:

@@ -181,6 +181,8 @@ def _bug(error: Exception) -> Bug:
 
 def _fail(terminal: Terminal, parsed: Parsed, error: ReprieveError) -> int:
     terminal.fail(parsed.word, error)
+    if terminal.json and terminal.is_closed:
+        terminal.error_line(f"Error: {error.message}")  # where the object would have gone, nothing can be written
     try:
         terminal.flush()
     except OSError as problem:

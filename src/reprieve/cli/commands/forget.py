@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from reprieve.app.annexes import holder
 from reprieve.app.care import forget
-from reprieve.app.paths import beneath_root
 from reprieve.cli import humane, opening
 from reprieve.cli.spec import Argument, Command, Option, Parsed
 from reprieve.cli.terminal import Terminal
@@ -18,7 +18,7 @@ SPEC = Command(
     ),
     details=(
         "The file in the tree stays as it is. Content that other paths share stays too, and is named. This is the "
-        "one command that cannot be taken back."
+        "one command that cannot be taken back. Of a tracked path the history goes too; it stays tracked."
     ),
     arguments=(Argument("PATH", "A file or folder", is_required=True, complete="path"),),
     options=(Option("--dry-run", "Show what would be removed and stop"), Option("--yes", "Do not ask", short="-y")),
@@ -28,7 +28,7 @@ SPEC = Command(
 
 def run(args: Parsed, out: Terminal) -> int:
     with opening.workspace(args, out) as ws:
-        path = beneath_root(ws.root, args.start, args.text("PATH"))
+        owner, path = holder(ws, args.start, args.text("PATH"))
         is_dry = args.flag("dry-run")
         if not is_dry and not args.flag("yes"):
             question = f"Remove the history of '{humane.path(path)}' for good?"
@@ -39,7 +39,7 @@ def run(args: Parsed, out: Terminal) -> int:
                 )
             if not out.confirm(question):
                 raise Refused("not confirmed; nothing was removed")
-        gone = forget(ws, path, dry_run=is_dry)
+        gone = forget(owner, path, dry_run=is_dry)
     out.answer(
         dry_run=is_dry,
         objects=gone.objects,

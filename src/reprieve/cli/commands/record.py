@@ -108,8 +108,13 @@ def _undo(args: Parsed) -> dict[str, object] | None:
     if args.maybe("undo-json") is not None:
         undo["json"] = _json(args.text("undo-json"), "undo-json")
     if args.many("undo-form"):
-        fields = [field.partition("=") for field in args.many("undo-form")]
-        undo["form"] = {name: value for name, _, value in fields}
+        form: dict[str, str] = {}
+        for field in args.many("undo-form"):
+            name, equals, value = field.partition("=")
+            if not equals or not name or name in form:
+                raise Usage(f"'{field}' is no field of a form", hints=["NAME=VALUE, each name once"])
+            form[name] = value
+        undo["form"] = form
     if args.maybe("undo-body"):
         try:
             with open(os.path.join(args.start, args.text("undo-body")), encoding="utf-8") as file:
