@@ -65,3 +65,10 @@ def test_mistakes_in_the_trees_file_are_shown(cli: Cli, project: Path) -> None:
 
 def test_settings_are_shown_outside_a_workspace_too(cli: Cli, tmp_path: Path) -> None:
     assert "exclude = none" in cli("config", cwd=tmp_path).out
+
+
+def test_a_comment_behind_a_value_stays(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('exclude = [\n  "#a",\n]  # not "these"\nmax_file_size = 5 # small\n')
+    cli("config", "set", "exclude", "#c")
+    cli("config", "set", "max_file_size", "6")
+    assert (tmp_path / "config.toml").read_text() == 'exclude = ["#c"]  # not "these"\nmax_file_size = 6 # small\n'

@@ -29,7 +29,7 @@ def edit(text: str, key: Key, line: str | None) -> str:
     for number in range(first, last):
         if re.match(rf"\s*(?:{re.escape(name)}|\"{re.escape(name)}\")\s*=", lines[number]):
             end = _end_of_value(lines, number, last)
-            lines[number:end] = [line] if line is not None else []
+            lines[number:end] = [line + _comment(lines[end - 1])] if line is not None else []
             return "\n".join(lines)
     if line is None:
         return text
@@ -58,6 +58,20 @@ def _is_head(line: str) -> bool:
         return any(isinstance(value, (dict, list)) for value in tomllib.loads(line).values())
     except tomllib.TOMLDecodeError:
         return False
+
+
+def _comment(line: str) -> str:
+    """What stands behind the value on its last line, with the blanks before it."""
+    for at, character in enumerate(line):
+        if character == "#":
+            before = line[:at].rstrip()
+            try:
+                # a value may go over several lines; then only what closes it is here
+                tomllib.loads(before if "=" in before else "x = [" + before)
+            except tomllib.TOMLDecodeError:
+                continue
+            return line[len(before) :]
+    return ""
 
 
 def _end_of_value(lines: list[str], start: int, limit: int) -> int:

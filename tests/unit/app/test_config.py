@@ -149,7 +149,12 @@ def edit(text: str, name: str, line: str | None) -> str:
     [
         ("", "max_file_size", "max_file_size = 1", "max_file_size = 1\n"),
         ("", "retention.keep_last", "keep_last = 1", "[retention]\nkeep_last = 1\n"),
-        ("# mine\nmax_file_size = 2 # two\n", "max_file_size", "max_file_size = 1", "# mine\nmax_file_size = 1\n"),
+        (
+            "# mine\nmax_file_size = 2 # two\n",
+            "max_file_size",
+            "max_file_size = 1",
+            "# mine\nmax_file_size = 1 # two\n",
+        ),
         (RETENTION, "max_file_size", "max_file_size = 1", "max_file_size = 1\n" + RETENTION),
         (RETENTION, "retention.keep_last", "keep_last = 1", RETENTION + "keep_last = 1\n"),
         (
