@@ -261,37 +261,12 @@ def test_E1_codex_goes_back_by_whole_turns(project: Path, tmp_path: Path, cli: C
     assert live.read_bytes() == data
 
 
-def test_E1_gemini_gets_a_rewind_record_while_it_is_not_running(project: Path, tmp_path: Path, cli: Cli) -> None:
-    chat = tmp_path / "session.jsonl"
-    lines = [
-        {"sessionId": SESSION},
-        {"id": "m1", "type": "user", "content": "first"},
-        {"id": "m2", "type": "gemini", "content": "ok"},
-        {"id": "m3", "type": "user", "content": "second"},
-    ]
-    chat.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    for prompt in ("first", "second"):
-        payload = {
-            "session_id": SESSION, "cwd": str(project), "hook_event_name": "BeforeAgent", "prompt": prompt,
-            "timestamp": "2026-11-15T10:00:00Z", "transcript_path": str(chat),
-        }  # fmt: skip
-        reply(["gemini", "BeforeAgent"], json.dumps(payload).encode(), os.environ)
-    before = chat.read_bytes()
-    with chat.open("rb"):
-        done = cli("rollback", "turn:2", "--conversation", check=False)
-        assert done.code == 5
-        assert "running" in done.err
-    assert chat.read_bytes() == before
-    assert "gemini --resume" in cli("rollback", "turn:2", "--conversation").out
-    assert chat.read_bytes() == before + b'{"$rewindTo": "m3"}\n'
-
-
 class Chatting:
     """Gemini, with its log of a chat; each turn's call writes its number to a file."""
 
     def __init__(self, project: Path, chat: Path) -> None:
         self.project, self.chat, self.count = project, chat, 0
-        chat.touch()
+        self.append({"sessionId": SESSION, "projectHash": "h", "startTime": "2026-11-15T10:00:00.000Z", "kind": "main"})
 
     def send(self, event: str, **fields: object) -> None:
         payload = {
@@ -313,46 +288,101 @@ class Chatting:
         self.say(f"a{self.count}", "gemini", "ok")
 
     def say(self, id: str, kind: str, text: str) -> None:
-        with self.chat.open("a") as file:
-            file.write(json.dumps({"id": id, "type": kind, "content": text}) + "\n")
+        self.append({"id": id, "type": kind, "content": text})
 
-    def last(self) -> Any:
-        return json.loads(self.chat.read_text().splitlines()[-1])
+    def append(self, record: object) -> None:
+        with self.chat.open("a") as file:
+            file.write(json.dumps(record) + "\n")
 
 
 @pytest.fixture
 def gemini(project: Path, tmp_path: Path) -> Chatting:
-    return Chatting(project, tmp_path / "session.jsonl")
+    chats = tmp_path / "chats"
+    chats.mkdir()
+    return Chatting(project, chats / "session-2026-11-15T10-00-5f0c1d8e.jsonl")
+
+
+def goes_back(gemini: Chatting, cli: Cli, ref: str) -> list[str]:
+    """The ids of the messages of the chat that a rollback makes; the old chat stays as it was."""
+    before = gemini.chat.read_bytes()
+    (conversation,) = cli("rollback", ref, "--conversation", "--json").json["conversations"]
+    assert gemini.chat.read_bytes() == before
+    head, *messages = (json.loads(line) for line in Path(conversation["path"]).read_text().splitlines())
+    assert conversation["command"] == ["gemini", "--resume", head["sessionId"]]
+    assert conversation["kept"] == len(messages)
+    return [message["id"] for message in messages]
+
+
+def test_E1_gemini_gets_a_new_chat_and_redo_finds_the_old_one(gemini: Chatting, project: Path, cli: Cli) -> None:
+    for text in ("one", "two", "three"):
+        gemini.turn(text, writes=True)
+    before = gemini.chat.read_bytes()
+    done = cli("rollback", "turn:2", "--conversation", "--yes")
+    (made,) = (path for path in gemini.chat.parent.iterdir() if path != gemini.chat)
+    head, *messages = (json.loads(line) for line in made.read_text().splitlines())
+    assert [message["id"] for message in messages] == ["u1", "a1"]
+    assert (head["projectHash"], head["kind"], head["summary"]) == ("h", "main", "before: two")
+    assert made.name.startswith("session-")  # Gemini looks for no others
+    assert made.name.endswith(f"-{head['sessionId'][:8]}.jsonl")
+    assert made.stat().st_mode & 0o077 == 0
+    assert f"gemini --resume {head['sessionId']}" in done.out
+    assert f"The old one is still there: gemini --resume {SESSION}" in done.out
+    assert (project / "n").read_text() == "1"
+    cli("redo")
+    assert (project / "n").read_text() == "3"
+    assert gemini.chat.read_bytes() == before
 
 
 def test_geminis_chat_may_be_older_than_the_hook(gemini: Chatting, cli: Cli) -> None:
     gemini.turn("explain", is_seen=False)
     gemini.turn("plan", is_seen=False)
     gemini.turn("edit", writes=True)
-    cli("rollback", "turn:1", "--conversation")
-    assert gemini.last() == {"$rewindTo": "u3"}
+    assert goes_back(gemini, cli, "turn:1") == ["u1", "a1", "u2", "a2"]
 
 
 def test_geminis_chat_may_have_been_rewound_before(gemini: Chatting, cli: Cli) -> None:
     for text in ("one", "two", "three"):
         gemini.turn(text, writes=True)
-    cli("rollback", "turn:2", "--conversation")
-    assert gemini.last() == {"$rewindTo": "u2"}
+    gemini.append({"$rewindTo": "u2"})
     for text in ("four", "five", "two"):
         gemini.turn(text, writes=True)
     assert cli("rollback", "turn:3", "--conversation", check=False).code != 0  # it is no longer in the chat
-    cli("rollback", "turn:6", "--conversation")
-    assert gemini.last() == {"$rewindTo": "u6"}
-    cli("rollback", "turn:4", "--conversation")
-    assert gemini.last() == {"$rewindTo": "u4"}
+    assert goes_back(gemini, cli, "turn:6") == ["u1", "a1", "u4", "a4", "u5", "a5"]
+    assert goes_back(gemini, cli, "turn:4") == ["u1", "a1"]
+
+
+def test_geminis_chat_goes_back_to_before_it_was_summarised(gemini: Chatting, cli: Cli) -> None:
+    for text in ("one", "two"):
+        gemini.turn(text, writes=True)
+    summary = [
+        {"id": "s1", "type": "user", "content": "<state_snapshot>"},
+        {"id": "s2", "type": "gemini", "content": "k"},
+    ]
+    gemini.append({"$set": {"messages": summary}})
+    for text in ("three", "four"):
+        gemini.turn(text, writes=True)
+    assert goes_back(gemini, cli, "turn:4") == ["s1", "s2", "u3", "a3"]
+    assert goes_back(gemini, cli, "turn:3") == ["s1", "s2"]
+    assert goes_back(gemini, cli, "turn:2") == ["u1", "a1"]
+
+
+def test_a_chat_of_geminis_that_would_be_empty_is_refused(gemini: Chatting, project: Path, cli: Cli) -> None:
+    """`gemini --resume` finds no chat in which nobody said anything."""
+    gemini.say("c", "user", "<session_context> today is Sunday")
+    gemini.turn("one", writes=True)
+    before, whole = gemini.chat.read_bytes(), tree(project)
+    done = cli("rollback", "turn:1", "--conversation", check=False)
+    assert done.code == 3
+    assert "nothing of the conversation" in done.err
+    assert (gemini.chat.read_bytes(), tree(project)) == (before, whole)
+    assert len(list(gemini.chat.parent.iterdir())) == 1
 
 
 def test_the_same_words_again_do_not_shift_where_geminis_chat_is_cut(gemini: Chatting, cli: Cli) -> None:
     for text in ("continue", "continue", "edit", "continue"):
         gemini.turn(text, writes=text == "edit")
     edit = cli("show", "edit", "--json").json["entry"]["id"]
-    cli("rollback", edit, "--conversation-only")
-    assert gemini.last() == {"$rewindTo": "u3"}
+    assert goes_back(gemini, cli, edit) == ["u1", "a1", "u2", "a2"]
 
 
 def test_where_nobody_can_tell_which_prompt_it_was_nothing_is_cut(gemini: Chatting, project: Path, cli: Cli) -> None:
@@ -367,6 +397,7 @@ def test_where_nobody_can_tell_which_prompt_it_was_nothing_is_cut(gemini: Chatti
 
 
 def test_a_chat_that_goes_back_further_than_the_files_is_said(gemini: Chatting, cli: Cli) -> None:
+    gemini.turn("look", is_seen=False)
     gemini.turn("edit", writes=True)
     (call,) = (e["id"] for e in cli("log", "--json").json["entries"] if e["label"].startswith("before "))
     answer = cli("rollback", call, "--conversation", "--dry-run")

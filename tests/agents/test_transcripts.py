@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprieve.agents import claude_transcript, codex_transcript
+from reprieve.agents import claude_transcript, codex_transcript, gemini_transcript
 from reprieve.agents.transcript import Message, Transcript, cut_after, cut_before, find, find_said, legal_cuts
 from reprieve.errors import BadRef, Misconfigured
 
@@ -242,3 +242,138 @@ def test_prompts_with_the_same_words_are_told_apart_by_what_is_around_them() -> 
     assert find_said(there, ["edit", "continue"], 1) == 4
     with pytest.raises(BadRef):
         find_said(there, ["continue", "edit"], 0)
+
+
+# --- Gemini's log
+
+
+def gemini_log(*records: object) -> bytes:
+    about = {"sessionId": "s", "projectHash": "h", "startTime": "2026-11-15T10:00:00.000Z"}
+    return b"".join(json.dumps(record).encode() + b"\n" for record in (about, *records))
+
+
+def says(*names: str) -> list[dict[str, object]]:
+    """Messages; a person's are those whose name begins with u."""
+    return [{"id": n, "type": "user" if n[0] == "u" else "gemini", "content": f"of {n}"} for n in names]
+
+
+CHAT = gemini_log(
+    *says("u1", "a1"),
+    {"$set": {"lastUpdated": "2026-11-15T10:00:01.000Z"}},
+    {"id": "u2", "type": "user", "content": [{"text": "taken back"}]},
+    {"$rewindTo": "u2"},
+    *says("u3", "a3"),
+)
+
+
+def gemini_fork(data: bytes, message: str) -> list[dict[str, object]]:
+    fork = gemini_transcript.fork(gemini_transcript.parse(data), message, title="t", now=NOW, new_id=ids())
+    return [json.loads(line) for line in fork.data.splitlines()]
+
+
+def gemini_reads(data: bytes, *, version: int) -> list[dict[str, object]]:
+    """What Gemini CLI makes of a log: 0 ignores the messages of a `$set`, 1 takes these alone, 2 goes on from them."""
+    about: dict[str, object] = {}
+    there: dict[str, dict[str, object]] = {}
+    for line in data.decode().split("\n"):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if "$rewindTo" in record:
+            names = list(there)
+            at = names.index(record["$rewindTo"]) if record["$rewindTo"] in there else 0
+            there = {name: there[name] for name in names[:at]}
+        elif "id" in record:
+            there[record["id"]] = record
+        else:
+            about |= record.get("$set", record)
+            if version == 2 and "messages" in about:
+                there = {message["id"]: message for message in about.pop("messages")}  # type: ignore[attr-defined]
+    assert about["sessionId"]
+    assert about["projectHash"]
+    return about["messages"] if version == 1 and "messages" in about else list(there.values())  # type: ignore[return-value]
+
+
+def test_what_was_said_to_gemini_and_taken_back_is_still_known() -> None:
+    assert gemini_transcript.parse(CHAT).prompts == {"u1": "of u1", "u2": "taken back", "u3": "of u3"}
+
+
+@pytest.mark.parametrize("message", ["u9", "u2", ""])
+def test_gemini_is_not_cut_at_a_message_that_is_not_in_the_chat(message: str) -> None:
+    with pytest.raises(BadRef):
+        gemini_fork(CHAT, message)
+    with pytest.raises(BadRef):
+        gemini_fork(CHAT + b'{"$rewindTo": "unknown"}\n', "u3")
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("end", [b"\n", b""])
+def test_every_gemini_reads_the_new_chat_alike(version: int, end: bytes) -> None:
+    """Also where the old one was summarised, which they read differently, or is torn."""
+    summarised = {"$set": {"messages": says("s1", "a9")}}
+    data = gemini_log(*says("u1", "a1"), summarised, *says("u2", "a2", "u3", "a3")).removesuffix(b"\n") + end
+    for message, kept in {"u3": says("s1", "a9", "u2", "a2"), "u2": says("s1", "a9")}.items():
+        fork = gemini_transcript.fork(gemini_transcript.parse(data), message, title="t", now=NOW, new_id=ids())
+        assert gemini_reads(fork.data, version=version) == kept
+        assert fork.kept == len(kept)
+    assert fork.dropped == 4
+
+
+def test_a_message_of_geminis_is_kept_as_it_read_last() -> None:
+    newer = {"id": "a1", "type": "gemini", "content": "of a1", "toolCalls": [{"id": "c1", "result": "long"}]}
+    masked = {"$patch": {"updates": [{"id": "a1", "toolCalls": [{"id": "c1", "result": "short"}]}]}}
+    _, _, kept = gemini_fork(gemini_log(*says("u1", "a1"), newer, masked, *says("u2")), "u2")
+    assert kept == {**newer, "toolCalls": [{"id": "c1", "result": "short"}]}
+
+
+def test_gemini_may_take_out_and_move_messages() -> None:
+    patch = {"$patch": {"removeIds": ["u1", "a1"], "orderIds": ["s1", "u2", "a2", "gone"]}}
+    data = gemini_log(*says("u1", "a1", "u2", "a2", "s1"), patch, *says("u3"))
+    assert [line["id"] for line in gemini_fork(data, "u3")[1:]] == ["s1", "u2", "a2"]
+    assert [line["id"] for line in gemini_fork(data, "u2")[1:]] == ["u1", "a1"]
+
+
+def test_geminis_older_chats_stand_on_one_line() -> None:
+    about = {"sessionId": "s", "projectHash": "h", "messages": says("u1", "a1", "u2", "a2")}
+    data = json.dumps(about).encode() + b"\n"
+    assert [line["id"] for line in gemini_fork(data, "u2")[1:]] == ["u1", "a1"]
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"sessionId": "s"}', gemini_log({"$set": {"kind": "subagent"}})])
+def test_what_gemini_would_not_resume_is_refused(data: bytes) -> None:
+    with pytest.raises(Misconfigured):
+        gemini_transcript.parse(data)
+
+
+@pytest.mark.parametrize("before", [[], [{"id": "i", "type": "info", "content": "hello"}], says("u/")])
+def test_a_new_chat_of_geminis_has_something_that_was_said(before: list[dict[str, object]]) -> None:
+    for message in before:
+        message["content"] = "/help"
+    with pytest.raises(Misconfigured):
+        gemini_fork(gemini_log(*before, *says("u1", "a1")), "u1")
+
+
+_ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["u1", "a1", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["id", "type", "content", "$set", "$patch", "$rewindTo", "messages", "toolCalls",
+                             "updates", "removeIds", "orderIds", "result", "sessionId", "projectHash"]),
+            inner, max_size=4,
+        )
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(st.lists(_ODD, max_size=5))
+@settings(max_examples=200, deadline=None)
+def test_an_odd_log_of_geminis_is_read_or_refused(odd: list[object]) -> None:
+    data = gemini_log(*says("u1", "a1"), *odd, *says("u2", "a2"))
+    try:
+        lines = gemini_fork(data, "u2")
+    except (BadRef, Misconfigured):
+        return
+    assert all(isinstance(line["id"], str) for line in lines[1:])

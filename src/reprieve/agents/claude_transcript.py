@@ -117,7 +117,7 @@ def _conversation(lines: tuple[dict[str, object] | None, ...], places: dict[str,
 
 def fork(transcript: Transcript, keep: int, *, title: str, now: str, new_id: Callable[[], str]) -> Fork:
     """A session of the first `keep` messages. `now` is ISO 8601, `new_id` makes UUIDs."""
-    need_some(keep, transcript)
+    need_some(keep, transcript.session)
     session = new_id()
     kept = transcript.messages[:keep]
     renamed = {message.id: new_id() for message in kept}

@@ -107,7 +107,7 @@ def last_turn(transcript: Transcript, keep: int) -> str | None:
 def fork_request(transcript: Transcript, keep: int) -> dict[str, object]:
     """Method and parameters for Codex's app server. Raises Misconfigured if no turn would be left."""
     turn = last_turn(transcript, keep)
-    need_some(0 if turn is None or turn.startswith("line-") else keep, transcript)
+    need_some(0 if turn is None or turn.startswith("line-") else keep, transcript.session)
     return {"method": "thread/fork", "params": {"threadId": transcript.session, "lastTurnId": turn}}
 
 
@@ -125,7 +125,7 @@ def _numbered(lines: list[dict[str, object]]) -> list[dict[str, object]]:
 
 def fork(transcript: Transcript, keep: int, *, now: str, new_id: Callable[[], str]) -> Fork:
     """A session of the first `keep` messages. `now` is ISO 8601 with milliseconds and Z."""
-    need_some(keep if last_turn(transcript, keep) else 0, transcript)
+    need_some(keep if last_turn(transcript, keep) else 0, transcript.session)
     session = new_id()
     kept = transcript.messages[:keep]
     meta = next(line for line in transcript.lines if line and line.get("type") == "session_meta")

@@ -3,16 +3,13 @@
 claude-code  a new session file that ends earlier      claude_transcript.fork
 codex        `thread/fork` of its app server           codex_transcript.fork_request (or .fork, a file)
 opencode     POST to its running server                opencode_request
-gemini       one line appended while it is not running gemini_rewind
+gemini       a new session file that ends earlier      gemini_transcript.fork
 the others   no way that they support
 """
 
 from __future__ import annotations
 
-import json
-
-from reprieve.agents.transcript import read_lines, text_of
-from reprieve.errors import BadRef, Misconfigured, Refused
+from reprieve.errors import Misconfigured, Refused
 from reprieve.model.value import Value
 
 _UNSUPPORTED = {
@@ -49,44 +46,3 @@ def opencode_request(session: str, message: str) -> Request:
         if not name or not all(c.isalnum() or c in "_-" for c in name):
             raise Misconfigured(f"{name!r} is no id of opencode's")
     return Request(method="POST", path=f"/session/{session}/fork", body={"messageID": message})
-
-
-class Chat(Value):
-    """Gemini's log of one chat: every prompt that was ever in it (id → text, in order), and the ids still there."""
-
-    prompts: dict[str, str]
-    known: frozenset[str]
-
-
-def gemini_chat(data: bytes) -> Chat:
-    """Read a log. What was rewound stays in it, before the line that says so."""
-    prompts: dict[str, str] = {}
-    known: dict[str, None] = {}
-    for line in read_lines(data):
-        if not line:
-            continue
-        target = line.get("$rewindTo")
-        if isinstance(target, str):
-            names = list(known)
-            # An id that is not there empties the whole chat.
-            known = dict.fromkeys(names[: names.index(target)] if target in known else ())
-        name = line.get("id")
-        if isinstance(name, str):
-            known.setdefault(name)
-            if line.get("type") == "user":
-                prompts.setdefault(name, text_of(line.get("content")))
-    return Chat(prompts, frozenset(known))
-
-
-def gemini_rewind(chat: Chat, message: str) -> bytes:
-    """The line to append to a chat's log so that this message and all after it are gone.
-
-    Gemini empties the whole chat if the id is not in it; so the id is looked up first. Only for a chat that no running
-    Gemini has open: it would not see the line, and write on.
-    """
-    if message not in chat.known:
-        raise BadRef(
-            "the chat has no such message, or it was taken back already",
-            hints=["roll back the files alone: --files, then /rewind in Gemini CLI"],
-        )
-    return json.dumps({"$rewindTo": message}).encode() + b"\n"

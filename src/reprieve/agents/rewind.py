@@ -1,7 +1,7 @@
 """Take a conversation back to where a cut says, in the way that its agent supports. Never writes to a live transcript.
 
 prepare    reads and decides; raises before anything is touched
-Rewind.do  writes the new session, appends Gemini's record, or asks opencode's server
+Rewind.do  writes the new session, or asks opencode's server
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import time
 import uuid
 from collections.abc import Sequence
 
-from reprieve.agents import claude_transcript, codex_transcript
-from reprieve.agents.conversation import gemini_chat, gemini_rewind, need_support, opencode_request
+from reprieve.agents import claude_transcript, codex_transcript, gemini_transcript
+from reprieve.agents.conversation import need_support, opencode_request
 from reprieve.agents.transcript import Fork, Message, Transcript, cut_before, find, find_said
-from reprieve.errors import BadRef, Misconfigured, Refused
+from reprieve.errors import BadRef, Misconfigured
 from reprieve.model.talk import CALL
 from reprieve.model.value import Value
 from reprieve.policy.redact import shorten
@@ -35,9 +35,8 @@ class Rewind(Value):
     session: str
     command: tuple[str, ...]  # goes on from there
     old_command: tuple[str, ...] = ()  # goes on from where it was, if both exist afterwards
-    path: str = ""  # file to make, or to append to
+    path: str = ""  # file to make
     data: bytes = b""
-    is_append: bool = False
     url: str = ""  # to POST `data` to; the answer's id completes the command
     kept: int = -1  # messages, -1: not known
     dropped: int = -1
@@ -47,7 +46,7 @@ class Rewind(Value):
         """Carry it out; the same with the command complete. Raises Misconfigured."""
         if self.url:
             return self.replace(command=(*self.command, _post(self.url, self.data)))
-        flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_APPEND if self.is_append else os.O_CREAT | os.O_EXCL)
+        flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_CREAT | os.O_EXCL
         try:
             fd = os.open(self.path, flags, 0o600)
             with os.fdopen(fd, "wb") as file:
@@ -70,15 +69,17 @@ def _prepare(cut: Cut) -> Rewind:
     if cut.agent == "opencode":
         return _opencode(cut)
     data = _read(cut)
-    if cut.agent == "gemini":
-        return _gemini(cut, data)
-    fork, program = (_claude(cut, data), "claude") if cut.agent == "claude-code" else (_codex(cut, data), "codex")
-    old = {"claude": ("claude", "--resume", cut.session), "codex": ("codex", "resume", cut.session)}[program]
+    make, old = {
+        "claude-code": (_claude, ("claude", "--resume")),
+        "codex": (_codex, ("codex", "resume")),
+        "gemini": (_gemini, ("gemini", "--resume")),
+    }[cut.agent]
+    fork = make(cut, data)
     return Rewind(
         cut.agent,
         cut.session,
         fork.command,
-        old_command=old,
+        old_command=(*old, cut.session),
         path=os.path.join(os.path.dirname(cut.transcript), fork.file_name),
         data=fork.data,
         kept=fork.kept,
@@ -131,44 +132,15 @@ def _title(text: str) -> str:
     return title(shorten(text))
 
 
-def _gemini(cut: Cut, data: bytes) -> Rewind:
-    _refuse_while_open(cut.transcript)
-    chat = gemini_chat(data)
+def _gemini(cut: Cut, data: bytes) -> Fork:
+    chat = gemini_transcript.parse(data)
     message = cut.talk.message
     if not message:
         # Never by number: a chat may be older than the hook, and may have been rewound since.
         there = list(chat.prompts.values())
         message = list(chat.prompts)[find_said([_title(each) for each in there], cut.said, cut.nth)]
-    return Rewind(
-        cut.agent,
-        cut.session,
-        ("gemini", "--resume", cut.session),
-        path=cut.transcript,
-        data=gemini_rewind(chat, message),
-        is_append=True,
-    )
-
-
-def _refuse_while_open(path: str) -> None:
-    """Gemini reads its log only when it starts; one that is running would write on and never see our line."""
-    try:
-        wanted = os.stat(path)
-        names = [name for name in os.listdir("/proc") if name.isdecimal()]
-    except OSError:
-        names = []
-    for name in names:
-        try:
-            with open(f"/proc/{name}/cmdline", "rb") as file:
-                words = file.read().split(b"\0")
-            is_gemini = any(os.path.basename(word) in (b"gemini", b"gemini.js") for word in words[:3])
-            files = [os.stat(f"/proc/{name}/fd/{fd}") for fd in os.listdir(f"/proc/{name}/fd")]
-        except OSError:
-            continue  # another user's, or gone
-        if is_gemini or any((f.st_dev, f.st_ino) == (wanted.st_dev, wanted.st_ino) for f in files):
-            raise Refused(
-                f"Gemini CLI is running (pid {name}); its conversation can be taken back only when it is not",
-                hints=["end it and run the same command again, or use its own /rewind", _HINT],
-            )
+    title = f"before: {_title(chat.prompts.get(message, ''))}"
+    return gemini_transcript.fork(chat, message, title=title, now=_now(), new_id=_new_id)
 
 
 def _opencode(cut: Cut) -> Rewind:

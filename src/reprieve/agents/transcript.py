@@ -1,7 +1,7 @@
 """Conversations as agents keep them: where turns begin, which calls belong together, where one may be cut.
 
 Pure: bytes in, bytes out. Nothing here writes to a transcript, least of all to a live one; going back means a *new*
-session file that ends earlier (`claude_transcript`, `codex_transcript`).
+session file that ends earlier (`claude_transcript`, `codex_transcript`, `gemini_transcript`).
 
 A cut is legal where every tool call that is kept has its result, and no message is kept in part:
 
@@ -148,11 +148,11 @@ def cut_after(transcript: Transcript, index: int) -> int:
     return max(count for count in legal_cuts(transcript.messages) if count <= index + 1)
 
 
-def need_some(kept: int, transcript: Transcript) -> None:
+def need_some(kept: int, session: str) -> None:
     """A session of no messages can't be resumed by any agent."""
     if kept == 0:
         raise Misconfigured(
-            f"nothing of the conversation {transcript.session!r} comes before that point",
+            f"nothing of the conversation {session!r} comes before that point",
             hints=["start a new session instead; the files can be rolled back by themselves (--files)"],
         )
 
