@@ -6,12 +6,13 @@ from reprieve.errors import StoreCorrupted
 from reprieve.files import tree
 from reprieve.model.change import classify
 from reprieve.model.talk import Talk, talk_of
-from reprieve.model.timeline import MOVES, REDO, TimelineEntry
+from reprieve.model.timeline import MOVES, TimelineEntry
 from reprieve.model.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from reprieve.files.capture import Capture
+    from reprieve.model.entry import Entry
     from reprieve.model.window import Window
     from reprieve.store.protocols import Timeline
 
@@ -79,17 +80,22 @@ def last_seen(timeline: Timeline) -> dict[str, int]:
 
 def note_of(capture: Capture, moves: tuple[TimelineEntry, ...]) -> str:
     """What to tell an agent whose picture of the files is no longer right."""
-    if not moves:
-        return ""
-    paths: dict[bytes, str] = {}
+    began: dict[bytes, Entry | None] = {}
+    ended: dict[bytes, tuple[Entry | None, TimelineEntry]] = {}
     for move in reversed(moves):
         for path, before, after in tree.decode_delta(capture.object(move.delta)) if move.delta else ():
-            word = classify(before, after)
-            if word:
-                paths[path] = "deleted" if after is None else "restored" if before is None else "changed back"
+            began.setdefault(path, before)
+            ended[path] = (after, move)
+    paths: dict[bytes, str] = {}
+    movers: set[str] = set()
+    for path, (after, move) in ended.items():
+        before = began[path]
+        if classify(before, after):  # not of what a redo brought back
+            paths[path] = "deleted" if after is None else "restored" if before is None else "changed back"
+            movers.add(move.id)
     if not paths:
         return ""
-    kinds = " and ".join(dict.fromkeys("redo" if move.kind == REDO else move.kind for move in reversed(moves)))
+    kinds = " and ".join(dict.fromkeys(move.kind for move in reversed(moves) if move.id in movers))
     lines = [f"- {word}: {path.decode('utf-8', 'replace')}" for path, word in list(paths.items())[:_PATHS]]
     if len(paths) > _PATHS:
         lines.append(f"- and {len(paths) - _PATHS:,} more: reprieve show {moves[0].id}")
