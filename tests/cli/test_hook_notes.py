@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
+from reprieve.cli.hooking import reply
 from support import Cli
-from support.claude import Claude
+from support.claude import Claude, entries
 
 
 @pytest.fixture
@@ -50,3 +53,49 @@ def test_a_redo_after_the_agent_was_told_is_told_too(claude: Claude, project: Pa
     cli("redo")
     assert "restored: a" in note(claude.prompt("go on"))
     assert claude.prompt("and on") == {}
+
+
+class Gemini:
+    """It names neither turns nor calls."""
+
+    def __init__(self, project: Path) -> None:
+        self.project = project
+
+    def send(self, event: str, **fields: object) -> str:
+        payload = {
+            "session_id": "g1", "cwd": str(self.project), "hook_event_name": event,
+            "timestamp": "2026-11-15T10:00:00Z", **fields,
+        }  # fmt: skip
+        return reply(["gemini", event], json.dumps(payload).encode(), os.environ)[0].decode()
+
+    def write(self, text: str) -> list[str]:
+        call = {"tool_name": "run_shell_command", "tool_input": {"command": f"echo {text} > f"}}
+        before = self.send("BeforeTool", **call)
+        (self.project / "f").write_text(text)
+        return [before, self.send("AfterTool", tool_response={}, **call)]
+
+
+def test_the_same_words_after_a_rollback_begin_a_turn_and_are_told_once(project: Path, cli: Cli) -> None:
+    gemini = Gemini(project)
+    gemini.send("BeforeAgent", prompt="start")
+    gemini.write("1")
+    gemini.send("BeforeAgent", prompt="continue")
+    gemini.send("AfterAgent", prompt="continue")
+    cli("rollback", "turn:1", "--yes")
+    assert "deleted: f" in gemini.send("BeforeAgent", prompt="continue")
+    assert gemini.send("BeforeAgent", prompt="continue") == ""  # the entry of another scope
+    assert gemini.write("2") == ["", ""]
+    assert [e.label for e in entries(project)].count("continue") == 2
+    cli("undo", "turn:3", "--yes")
+    assert not (project / "f").exists()
+
+
+def test_an_answer_to_what_is_not_recorded_tells_nothing(claude: Claude, project: Path, cli: Cli) -> None:
+    """Nobody would know that it was told."""
+    claude.prompt("start", prompt_id="p1")
+    write(claude, "c1", project / "a")
+    claude.prompt("next", prompt_id="p2")
+    cli("rollback", "call:c1", "--yes")
+    assert claude.prompt("next", prompt_id="p2") == {}  # reported once more
+    assert "deleted: a" in note(claude.before("c2"))
+    assert claude.after("c2") == {}

@@ -167,6 +167,8 @@ class _Hook:
                 self._prompt()
             else:
                 self._end()
+            if self.note and look_back(self.ws.timeline, self.who).moves:
+                self.note = ""  # nothing was recorded by which we would know that it is told
         return self.note
 
     # -- the events
@@ -204,7 +206,9 @@ class _Hook:
         for mine, known in ((self.event.turn, last.turn_id), (self.event.message_id, last.message)):
             if mine and known:
                 return mine == known
-        return self.recent.talks[0][0].label == label
+        entry, _ = self.recent.talks[0]
+        # the same words after a rollback are said again, not reported again
+        return entry.label == label and all(move.seq < entry.seq for move in self.recent.moves)
 
     def _before(self) -> None:
         self._look()
