@@ -99,3 +99,26 @@ def test_an_answer_to_what_is_not_recorded_tells_nothing(claude: Claude, project
     assert claude.prompt("next", prompt_id="p2") == {}  # reported once more
     assert "deleted: a" in note(claude.before("c2"))
     assert claude.after("c2") == {}
+
+
+def test_a_rollback_in_a_second_workspace_is_told_where_the_agent_works_in_it(
+    claude: Claude, project: Path, tmp_path: Path, cli: Cli
+) -> None:
+    library = tmp_path / "library"
+    library.mkdir()
+    cli("init", cwd=library)
+    claude.prompt("start")
+    edit = {"tool_name": "Write", "tool_input": {"file_path": str(library / "l.py"), "content": "x"}}
+    claude.send("PreToolUse", tool_use_id="c1", **edit)
+    (library / "l.py").write_text("x")
+    claude.send("PostToolUse", tool_use_id="c1", tool_response={}, **edit)
+    write(claude, "c2", project / "a")
+    cli("rollback", "call:c1", "--yes", cwd=library)
+    cli("rollback", "call:c2", "--yes")
+    assert not (library / "l.py").exists()
+    told = note(claude.send("PreToolUse", tool_use_id="c3", **edit))
+    for folder, path in ((library, "l.py"), (project, "a")):
+        assert f"files in {folder} " in told
+        assert f"deleted: {path}" in told
+    assert claude.send("PostToolUse", tool_use_id="c3", tool_response={}, **edit) == {}
+    assert claude.prompt("next") == {}

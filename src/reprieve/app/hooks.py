@@ -81,7 +81,7 @@ def handle(
                 outside=tuple(places.outside),
                 ended=ended,
                 also=tuple(other.id for other in places.found if other is not ws),
-                can_note=can_note and number == 0,
+                can_note=can_note,
                 can_gate=number == 0,  # a call is judged once, however many workspaces it touches
             )
             for number, ws in enumerate(places.found)
@@ -363,7 +363,7 @@ class _Hook:
     def _look(self, *, least: int = 0) -> None:
         self.recent = look_back(self.ws.timeline, self.who, least=least)
         if self.can_note and self.recent.moves:
-            self.note = note_of(self.ws.capture, self.recent.moves)
+            self.note = note_of(self.ws.capture, self.recent.moves, self.ws.root)
 
     def _open(self) -> list[Window]:
         """The session's windows, oldest first."""

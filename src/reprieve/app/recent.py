@@ -78,8 +78,8 @@ def last_seen(timeline: Timeline) -> dict[str, int]:
     return seen
 
 
-def note_of(capture: Capture, moves: tuple[TimelineEntry, ...]) -> str:
-    """What to tell an agent whose picture of the files is no longer right."""
+def note_of(capture: Capture, moves: tuple[TimelineEntry, ...], root: bytes) -> str:
+    """What to tell an agent whose picture of the files under `root` is no longer right."""
     began: dict[bytes, Entry | None] = {}
     ended: dict[bytes, tuple[Entry | None, TimelineEntry]] = {}
     for move in reversed(moves):
@@ -99,8 +99,9 @@ def note_of(capture: Capture, moves: tuple[TimelineEntry, ...]) -> str:
     lines = [f"- {word}: {path.decode('utf-8', 'replace')}" for path, word in list(paths.items())[:_PATHS]]
     if len(paths) > _PATHS:
         lines.append(f"- and {len(paths) - _PATHS:,} more: reprieve show {moves[0].id}")
+    where = root.decode("utf-8", "replace")
     return (
-        f"Reprieve: the user moved files of this project with `reprieve` ({kinds}) since your last step; they are no "
-        "longer as you left them. Do not bring the changes back unless the user asks for it, and read these files "
-        "again before you rely on them:\n" + "\n".join(lines)
+        f"Reprieve: the user moved files in {where} with `reprieve` ({kinds}) since your last step; they are no longer "
+        "as you left them. Do not bring the changes back unless the user asks for it, and read these files again "
+        "before you rely on them:\n" + "\n".join(lines)
     )
