@@ -122,3 +122,47 @@ def test_a_rollback_in_a_second_workspace_is_told_where_the_agent_works_in_it(
         assert f"deleted: {path}" in told
     assert claude.send("PostToolUse", tool_use_id="c3", tool_response={}, **edit) == {}
     assert claude.prompt("next") == {}
+
+
+def inner(claude: Claude, event: str, call: str, agent: str = "a1") -> str:
+    """A sub-agent's call."""
+    fields = {"tool_name": "Bash", "tool_input": {"command": "x"}, "tool_use_id": call, "agent_id": agent}
+    return note(claude.send(event, **fields, **({} if event == "PreToolUse" else {"tool_response": {}})))
+
+
+def test_a_sub_agent_that_is_told_does_not_hear_it_for_the_main_agent(claude: Claude, project: Path, cli: Cli) -> None:
+    task = {"tool_name": "Task", "tool_input": {"prompt": "y", "run_in_background": True}, "tool_use_id": "t1"}
+    claude.prompt("start")
+    write(claude, "c1", project / "m")
+    claude.send("PreToolUse", **task)
+    claude.send("PostToolUse", tool_response={}, **task)
+    claude.send("Stop", background_tasks=[{"id": "a1"}])
+    cli("revert", "m", "--to", "call:c1")
+    assert "deleted: m" in inner(claude, "PreToolUse", "i1")
+    assert inner(claude, "PostToolUse", "i1") == ""
+    assert inner(claude, "PreToolUse", "i2") == ""
+    assert inner(claude, "PostToolUse", "i2") == ""
+    assert "deleted: m" in inner(claude, "PreToolUse", "k1", "a2")  # each for itself
+    assert "deleted: m" in note(claude.prompt("next"))
+    assert claude.before("c2") == {}
+    assert claude.after("c2") == {}
+    assert inner(claude, "PostToolUse", "k1", "a2") == ""
+    assert inner(claude, "PreToolUse", "l1", "a3") == ""  # began when all was known
+
+
+def test_a_rollback_after_a_sub_agent_was_told_of_one_is_told_to_it_alone(
+    claude: Claude, project: Path, cli: Cli
+) -> None:
+    """To the main agent, which heard of neither, both are told."""
+    claude.prompt("start")
+    for name in ("one", "two"):
+        write(claude, name, project / name)
+    cli("revert", "one", "--to", "call:one")
+    assert "deleted: one" in inner(claude, "PreToolUse", "i1")
+    cli("revert", "two", "--to", "call:two")
+    said = inner(claude, "PostToolUse", "i1")
+    assert "deleted: two" in said
+    assert "deleted: one" not in said
+    told = note(claude.prompt("next"))
+    assert "deleted: one" in told
+    assert "deleted: two" in told

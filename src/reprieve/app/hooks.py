@@ -167,7 +167,7 @@ class _Hook:
                 self._prompt()
             else:
                 self._end()
-            if self.note and look_back(self.ws.timeline, self.who).moves:
+            if self.note and look_back(self.ws.timeline, self.who, inner=event.parent or "").moves:
                 self.note = ""  # nothing was recorded by which we would know that it is told
         return self.note
 
@@ -361,7 +361,7 @@ class _Hook:
             gating.finish(self.ws, window, "unknown" if is_guess else "refused" if event.is_refused else event.kind)
 
     def _look(self, *, least: int = 0) -> None:
-        self.recent = look_back(self.ws.timeline, self.who, least=least)
+        self.recent = look_back(self.ws.timeline, self.who, inner=self.event.parent or "", least=least)
         if self.can_note and self.recent.moves:
             self.note = note_of(self.ws.capture, self.recent.moves, self.ws.root)
 
@@ -402,17 +402,25 @@ class _Hook:
     def _talk(self, at: str, turn: int) -> Talk:
         event, last = self.event, self.recent.talk
         turn_id = event.turn if event.parent is None else ""
-        return Talk(
+        talk = Talk(
             self.who,
             at,
             turn=turn,
-            told=self.recent.told(is_telling=self.can_note),
             turn_id=turn_id or (last.turn_id if last is not None and last.turn == turn else ""),
             message=event.message_id or "",
             call=event.call_id or "",
             key=self._key(),
             transcript=event.transcript_path or "",
         )
+        return self._telling(talk)
+
+    def _telling(self, talk: Talk) -> Talk:
+        """The moment, with who knows of which rollbacks after it. What a sub-agent reads the main agent does not."""
+        inner = self.event.parent
+        talk = talk.replace(told=self.recent.told(is_telling=self.can_note and inner is None))
+        if inner is not None and self.can_note and self.recent.moves:
+            talk = talk.replace(inner=inner, heard=self.recent.head)
+        return talk
 
     def _key(self) -> str:
         return "" if self.event.call_id else self.event.input_key
@@ -449,16 +457,17 @@ class _Hook:
             self.who,
             moments.END,
             turn=turn,
-            told=self.recent.told(is_telling=self.can_note),
             turn_id=last.turn_id if last is not None and last.turn == turn else "",
             call=began.call if began is not None else "",
             key=window.key,
             is_guess=is_guess,
         )
+        talk = self._telling(talk)
         actor = "" if is_guess else self._author(window)
         self.ws.close_window(window, label=label, more=talk_json(talk), left=self._left(opened), actor=actor)
         # the entries since the look are our own: nothing new to tell, and the count goes on from here
         moves = () if self.can_note else self.recent.moves
         tip = self.ws.timeline.tip()
         if tip is not None:
-            self.recent = Recent(((tip, talk), *self.recent.talks), moves, tip.seq)
+            known = tip.seq if talk.told == self.recent.head else self.recent.known
+            self.recent = Recent(((tip, talk), *self.recent.talks), moves, tip.seq, known)

@@ -21,11 +21,12 @@ _PATHS = 20
 
 
 class Recent(Value):
-    """The newest moments of a session on a timeline, newest first, and what it must be told."""
+    """The newest moments of a session on a timeline, newest first, and what the one that acts must be told."""
 
     talks: tuple[tuple[TimelineEntry, Talk], ...] = ()
     moves: tuple[TimelineEntry, ...] = ()
     head: int = 0
+    known: int = 0  # up to where the main agent knows of moves
 
     @property
     def talk(self) -> Talk | None:
@@ -39,16 +40,15 @@ class Recent(Value):
         return max(window.turn, self.talk.turn) if self.talk is not None else window.turn
 
     def told(self, *, is_telling: bool) -> int:
-        """Up to where the session knows, after an entry that tells it, or does not."""
-        if self.moves and not is_telling:
-            return self.talk.told if self.talk is not None else 0
-        return self.head
+        """Up to where the main agent knows, after an entry that tells it, or does not."""
+        return self.head if is_telling else self.known
 
 
-def look_back(timeline: Timeline, who: str, *, least: int = 0) -> Recent:
-    """What is known about a session, from at least so many entries (if there are).
+def look_back(timeline: Timeline, who: str, *, inner: str = "", least: int = 0) -> Recent:
+    """What is known about a session, from at least so many entries (if there are); `inner` is the sub-agent that acts.
 
-    A damaged timeline knows nothing: a checkpoint must still be possible.
+    What the main agent knows its sub-agents know, but not the other way round. A damaged timeline knows nothing: a
+    checkpoint must still be possible.
     """
     talks: list[tuple[TimelineEntry, Talk]] = []
     moves: list[TimelineEntry] = []
@@ -63,9 +63,11 @@ def look_back(timeline: Timeline, who: str, *, least: int = 0) -> Recent:
             if (talks and entry.seq <= talks[0][1].told + 1 and count >= least) or count == _FAR:
                 break
     except StoreCorrupted:
-        return Recent(head=head)
+        return Recent(head=head, known=head)
     known = talks[0][1].told if talks else head  # who begins now has nothing to unlearn
-    return Recent(tuple(talks), tuple(move for move in moves if move.seq > known), head)
+    heard = max((talk.heard for _, talk in talks if inner and talk.inner == inner), default=0)
+    new = [move for move in moves if move.seq > known]
+    return Recent(tuple(talks), tuple(move for move in new if move.seq > heard), head, known if new else head)
 
 
 def last_seen(timeline: Timeline) -> dict[str, int]:

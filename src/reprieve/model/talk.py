@@ -28,6 +28,8 @@ class Talk(Value):
     key: str = ""  # what pairs a call's end with its beginning where there is no name
     transcript: str = ""  # where the agent keeps the conversation
     is_guess: bool = False  # the call's end was not reported, only concluded
+    inner: str = ""  # the sub-agent that is told of rollbacks in the answer; `told` is the main agent's
+    heard: int = 0  # up to which entry the sub-agent knows of them
 
 
 def talk_json(talk: Talk) -> str:
