@@ -112,6 +112,37 @@ def test_a_dry_run_of_both_writes_nothing(claude: Talking, project: Path, cli: C
     assert len(list(Path(claude.transcript).parent.iterdir())) == 1
 
 
+def test_a_message_whose_first_call_stays_done_goes_whole_and_that_is_said(
+    claude: Talking, project: Path, cli: Cli
+) -> None:
+    """Claude made both calls in one message and ran them one after the other: no chat knows of one of them alone."""
+    done = cli("rollback", "call:toolu_3", "--conversation", "--yes")
+    assert (project / "toolu_2").exists()
+    assert not (project / "toolu_3").exists()
+    assert "goes back to before the message of that call, further than the files: " in done.out
+    for call, is_whole in (("toolu_2", False), ("toolu_3", True), ("toolu_4", False)):
+        (said,) = cli("rollback", f"call:{call}", "--conversation-only", "--json").json["conversations"]
+        assert said["is_whole_message"] == is_whole, call
+        assert not said["is_whole_turn"]
+
+
+def test_a_message_whose_calls_ran_together_goes_as_far_as_the_files(project: Path, tmp_path: Path, cli: Cli) -> None:
+    live = tmp_path / f"{SESSION}.jsonl"
+    live.write_bytes((FOLDER / "claude-code.jsonl").read_bytes())
+    talking = Talking("claude-code", project, str(live))
+    talking.turn("prompt_1", "Tidy up the build", "toolu_1")
+    talking.send("UserPromptSubmit", prompt="Delete what is stale", prompt_id="prompt_2")
+    tools = [{"tool_name": "Bash", "tool_input": {"command": c}, "tool_use_id": c} for c in ("toolu_2", "toolu_3")]
+    for tool in tools:
+        talking.send("PreToolUse", prompt_id="prompt_2", **tool)
+    for tool in tools:
+        (project / str(tool["tool_use_id"])).write_text("x")
+        talking.send("PostToolUse", prompt_id="prompt_2", tool_response={}, **tool)
+    done = cli("rollback", "call:toolu_3", "--conversation", "--yes")
+    assert not (project / "toolu_2").exists()
+    assert "further" not in done.out
+
+
 def test_a_plain_checkpoint_is_a_point_of_the_conversation_too(claude: Talking, project: Path, cli: Cli) -> None:
     cli("checkpoint", "by hand")
     claude.turn("prompt_4", "Stop; say what you did", "late")

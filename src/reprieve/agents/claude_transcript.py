@@ -158,6 +158,7 @@ def fork(transcript: Transcript, keep: int, *, title: str, now: str, new_id: Cal
         last_message=kept[-1].id,
         last_turn=next((m.turn for m in reversed(kept) if m.turn), None),
         command=("claude", "--resume", session),
+        gone=frozenset(call for message in transcript.messages[keep:] for call in message.calls),
     )
 
 

@@ -41,6 +41,7 @@ class Rewind(Value):
     kept: int = -1  # messages, -1: not known
     dropped: int = -1
     is_whole_turn: bool = False  # goes back further than the files: to before the prompt, not to the call
+    is_whole_message: bool = False  # or to before the message: it has other calls too, and what they did stays
 
     def do(self) -> Rewind:
         """Carry it out; the same with the command complete. Raises Misconfigured."""
@@ -84,6 +85,7 @@ def _prepare(cut: Cut) -> Rewind:
         data=fork.data,
         kept=fork.kept,
         dropped=fork.dropped,
+        is_whole_message=not cut.ended.isdisjoint(fork.gone),
     )
 
 

@@ -52,6 +52,7 @@ class Fork(Value):
     last_message: str | None
     last_turn: str | None
     command: tuple[str, ...]
+    gone: frozenset[str] = frozenset()  # calls that are not in it, where it may be cut at one
 
 
 def read_lines(data: bytes) -> tuple[dict[str, object] | None, ...]:

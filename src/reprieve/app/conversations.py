@@ -24,6 +24,7 @@ class Cut(Value):
     transcript: str = ""
     is_inside: bool = False  # the moment is a sub-agent's call
     outer: str = ""  # and this the step that had the sub-agent work, if that is known
+    ended: frozenset[str] = frozenset()  # names of calls that were over before the point: what they did stays
 
     @property
     def agent(self) -> str:
@@ -39,6 +40,7 @@ def cuts_since(timeline: Timeline, target: TimelineEntry) -> list[Cut]:
     first: dict[str, tuple[Talk, TimelineEntry]] = {}
     transcripts: dict[str, str] = {}
     prompts: dict[str, dict[int, tuple[Talk, TimelineEntry]]] = {}
+    ended: dict[str, set[str]] = {}
     for entry in timeline.backwards():
         talk = talk_of(entry.data)
         if talk is not None:
@@ -48,6 +50,8 @@ def cuts_since(timeline: Timeline, target: TimelineEntry) -> list[Cut]:
                 prompts.setdefault(talk.who, {})[talk.turn] = (talk, entry)
             if entry.seq >= target.seq and talk.at != END:
                 first[talk.who] = (talk, entry)
+            if entry.seq < target.seq and talk.at == END and talk.call:
+                ended.setdefault(talk.who, set()).add(talk.call)
         if entry.seq <= target.seq and all(1 in prompts.get(who, ()) for who in first):
             break
     found = []
@@ -62,6 +66,7 @@ def cuts_since(timeline: Timeline, target: TimelineEntry) -> list[Cut]:
             said=tuple(seen[turn][1].label for turn in turns),
             nth=turns.index(talk.turn) if talk.turn in seen else -1,
             transcript=transcripts.get(who, ""),
+            ended=frozenset(ended.get(who, ())),
         )
         windows = {window.id: window for window in standing(entry.data).open}
         window = windows.get(opens(entry.data))

@@ -55,7 +55,8 @@ def carry_out(rewinds: Sequence[Rewind], out: Terminal, *, dry_run: bool) -> Non
 
 def _what(rewind: Rewind) -> str:
     kept = f": {rewind.kept} messages stay, {rewind.dropped} go" if rewind.kept >= 0 else ""
-    to = " to before the prompt of that turn, further than the files" if rewind.is_whole_turn else ""
+    whole = "prompt of that turn" if rewind.is_whole_turn else "message of that call" if rewind.is_whole_message else ""
+    to = f" to before the {whole}, further than the files" if whole else ""
     return f"the conversation {humane.safe(rewind.agent)}:{humane.safe(rewind.session)} goes back{to}{kept}"
 
 
@@ -68,4 +69,5 @@ def _json(rewind: Rewind) -> dict[str, object]:
         "kept": rewind.kept,
         "dropped": rewind.dropped,
         "is_whole_turn": rewind.is_whole_turn,
+        "is_whole_message": rewind.is_whole_message,
     }
