@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprieve.agents import claude_transcript, codex_transcript, gemini_transcript
-from reprieve.agents.transcript import Message, Transcript, cut_after, cut_before, find, find_said, legal_cuts
+from reprieve.agents.transcript import Message, Transcript, cut_after, cut_before, dump, find, find_said, legal_cuts
 from reprieve.errors import BadRef, Misconfigured
 
 FOLDER = Path(__file__).with_name("transcripts")
@@ -140,6 +140,32 @@ def test_codex_is_cut_at_whole_turns(call: str, turn: str) -> None:
     assert [m.turn for m in again.messages] == [m.turn for m in transcript.messages[:keep]]
     calls = {c for m in again.messages for c in m.calls}
     assert calls == {r for m in again.messages for r in m.results}
+
+
+def test_an_older_codex_writes_no_start_of_a_turn_and_is_cut_before_the_prompt() -> None:
+    """The event that tells of a prompt comes after the prompt as the model gets it: both go."""
+    lines: list[dict[str, object]] = [{"type": "session_meta", "payload": {"id": "s"}}]
+    for number in (1, 2, 3):
+        said = [{"type": "input_text", "text": f"do {number}"}]
+        lines += [
+            {"type": "turn_context", "payload": {"cwd": "/"}},
+            {"type": "response_item", "payload": {"type": "message", "role": "user", "content": said}},
+            {"type": "event_msg", "payload": {"type": "user_message", "message": f"do {number}"}},
+            {"type": "response_item", "payload": {"type": "message", "role": "assistant", "content": []}},
+            {"type": "event_msg", "payload": {"type": "token_count"}},
+        ]
+    transcript = codex_transcript.parse(dump(lines))
+    assert [m.text for m in transcript.messages if m.is_prompt] == ["do 1", "do 2", "do 3"]
+    assert len({m.turn for m in transcript.messages}) == 3
+    for number, prompt in enumerate(m for m in transcript.messages if m.is_prompt):
+        keep = codex_transcript.turn_cut(transcript, transcript.messages.index(prompt))
+        assert keep == 5 * number
+        if keep:
+            data = codex_transcript.fork(transcript, keep, now=NOW, new_id=ids()).data
+            assert f"do {number}".encode() in data
+            assert f"do {number + 1}".encode() not in data
+    taken = {"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}}
+    assert len(codex_transcript.parse(dump([*lines, taken])).messages) == 10
 
 
 @pytest.mark.parametrize(("module", "data", "turn"), [

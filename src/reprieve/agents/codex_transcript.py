@@ -6,7 +6,7 @@ for when no Codex is there to ask (`fork`); it ends at whole turns too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from reprieve.agents.transcript import Fork, Message, Transcript, dump, need_some, read_lines, text_of
 from reprieve.errors import Misconfigured
@@ -38,14 +38,35 @@ def parse(data: bytes) -> Transcript:
             continue
         named = payload.get("turn_id")
         # Older versions write no start of a turn; there the prompt is the first sign of one.
-        is_start = kind in _STARTS or (kind == "user_message" and (turn is None or has_prompt))
-        if is_start:
+        is_prompted = kind == "user_message" and (turn is None or has_prompt)
+        if kind in _STARTS or is_prompted:
             turn, has_prompt = named if isinstance(named, str) else f"line-{n}", False
         has_prompt = has_prompt or kind == "user_message"
-        messages.append(_message(n, line, payload, turn, is_start))
+        messages.append(_message(n, line, payload, turn, kind in _STARTS))
+        if is_prompted:
+            _begin_earlier(messages, lines)
         if kind in _ENDS:
             turn = None
     return Transcript(agent="codex", session=session, messages=tuple(messages), lines=lines)
+
+
+def _begin_earlier(messages: list[Message], lines: Sequence[dict[str, object] | None]) -> None:
+    """Have the turn of the last message begin with what was sent to the model for it.
+
+    The event that tells of a prompt comes after the prompt itself: cut there, it would still be asked.
+    """
+    turn, at = messages[-1].turn, len(messages) - 1
+    while at and not messages[at - 1].is_turn_start and _is_sent(lines[messages[at - 1].line] or {}):
+        at -= 1
+        messages[at] = messages[at].replace(turn=turn)
+    messages[at] = messages[at].replace(is_turn_start=True)
+
+
+def _is_sent(line: dict[str, object]) -> bool:
+    """Whether it is a prompt as the model gets it, or the settings of a turn."""
+    payload = _payload(line)
+    is_said = payload.get("type") == "message" and payload.get("role") in ("user", "developer")
+    return (line.get("type") == "response_item" and is_said) or line.get("type") == "turn_context"
 
 
 def _payload(line: dict[str, object]) -> dict[str, object]:
