@@ -1,13 +1,21 @@
-"""Databases that are in use come back as databases (F25, F26)."""
+"""Databases that are in use come back as databases (F25, F26), and as one thing."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from reprieve.app.finding import open_workspace
+from reprieve.files.restore import Restore
+from reprieve.files.steps import Steps
+from reprieve.model.reporter import Reporter
 from support import Cli
 from support.acts import assert_tree, checkpoint, paths, rollback, script, wait_until
 from support.tree import fingerprint
@@ -212,3 +220,243 @@ def test_F25_a_database_at_rest_is_kept_byte_by_byte(cli: Cli, project: Path) ->
     rollback(cli)
     assert_tree(project, before)
     wait_until(lambda: read(path) == "at rest", what="the database")
+
+
+# An application that has its database open in WAL mode, and ends in good order when it is told to.
+APP = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("pragma journal_mode=wal")
+db.execute("create table if not exists t (id integer primary key, who text)")
+db.executemany("insert into t (who) values (?)", [("old" * 50,)] * 300)
+db.commit()
+db.execute("pragma wal_checkpoint(passive)")
+print("ready", flush=True)
+sys.stdin.readline()
+db.close()
+"""
+AGENT = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("update t set who = 'agent' || hex(zeroblob(60)) where id % 2")
+db.executemany("insert into t (who) values (?)", [("agent" + "x" * 200,)] * 300)
+db.commit()
+"""
+
+
+@contextmanager
+def app(path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The application, running; at the end it is told to end."""
+    with subprocess.Popen([sys.executable, "-c", APP, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdin is not None and program.stdout is not None
+        assert program.stdout.readline() == b"ready\n"
+        try:
+            yield program
+        finally:
+            program.communicate(b"\n")
+
+
+def work(path: Path, *statements: str) -> None:
+    """What a person does with the database in a program of their own."""
+    db = sqlite3.connect(path)
+    for statement in statements:
+        db.execute(statement)
+        db.commit()
+    db.close()
+
+
+def rows(path: Path) -> dict[str, int]:
+    """How many rows are whose, in a database that must be in order."""
+    db = sqlite3.connect(path)
+    try:
+        assert db.execute("pragma integrity_check").fetchall() == [("ok",)]
+        found = db.execute("select substr(who, 1, 3), count(*) from t group by 1").fetchall()
+        return {str(who): int(count) for who, count in found}
+    finally:
+        db.close()
+
+
+PERSON = "insert into t (who) values ('you')"
+
+
+def agent(cli: Cli, path: Path) -> None:
+    """An agent's step: half of the rows are changed, 300 are new."""
+    cli("run", "--", sys.executable, "-c", AGENT, path)
+
+
+def test_a_program_that_ends_after_a_rollback_does_not_write_its_log_into_the_database(cli: Cli, project: Path) -> None:
+    """It goes on with the old files, all of them: what a person did since the rollback stays, the agent's does not."""
+    path = project / "app.db"
+    with app(path) as program:
+        before = checkpoint(cli)
+        agent(cli, path)
+        report = rollback(cli, before)
+        assert rows(path) == {"old": 300}
+        assert [(held["path"], str(program.pid) in held["reason"]) for held in report["held_open"]] == [
+            ("app.db", True)
+        ]
+        work(path, PERSON, "pragma wal_checkpoint(truncate)")
+    assert rows(path) == {"old": 300, "you": 1}
+
+
+def test_reading_a_database_is_no_change_of_it(cli: Cli, project: Path) -> None:
+    """SQLite writes -shm for every reader: that is no conflict, nobody's work, and does not bind an approval."""
+    path = project / "app.db"
+    with app(path):
+        before = checkpoint(cli)
+        agent(cli, path)
+        plan = cli("rollback", before, "--dry-run", "--json").json["plan"]
+        assert rows(path) == {"old": 150, "age": 450}
+        assert cli("rollback", before, "--dry-run", "--json").json["plan"]["id"] == plan["id"]
+        assert rollback(cli, before)["kept"] == []
+        with closing(sqlite3.connect(path)) as reader:
+            assert reader.execute("select count(*) from t where who like 'old%'").fetchone() == (300,)
+            assert cli("redo", "--json").json["report"]["conflicts"] == []
+        assert rows(path) == {"old": 150, "age": 450}
+    assert rows(path) == {"old": 150, "age": 450}
+
+
+def test_a_database_that_both_changed_is_one_conflict(cli: Cli, project: Path) -> None:
+    """Its parts are kept together, taken back together, or put beside together; never a mix of two states."""
+    path = project / "app.db"
+    with app(path):
+        before = checkpoint(cli)
+        agent(cli, path)
+        work(path, PERSON)
+        refused = cli("rollback", before, "--json", check=False)
+        assert refused.code == 4
+        assert {"app.db", "app.db-wal"} == set(refused.json["error"]["conflicts"])
+        rollback(cli, before, "--on-conflict", "keep")
+        assert rows(path) == {"old": 150, "age": 450, "you": 1}
+        rollback(cli, before, "--on-conflict", "both")
+        beside = project / f"app.db.checkpoint-{before}"
+        assert rows(beside) == {"old": 300}
+        assert rows(path) == {"old": 150, "age": 450, "you": 1}
+        rollback(cli, before, "--on-conflict", "theirs")
+        assert rows(path) == {"old": 300}
+    assert rows(path) == {"old": 300}
+
+
+def test_what_a_person_did_to_a_database_before_the_agent_stays(cli: Cli, project: Path) -> None:
+    """The agent's change is the last one: all parts go back to just before it."""
+    path = project / "app.db"
+    with app(path):
+        before = checkpoint(cli)
+        work(path, PERSON)
+        agent(cli, path)
+        rollback(cli, before)
+        assert rows(path) == {"old": 300, "you": 1}
+    assert rows(path) == {"old": 300, "you": 1}
+
+
+@pytest.mark.parametrize("named", ["app.db", "app.db-wal"])
+def test_one_part_of_a_database_means_all_of_it(cli: Cli, project: Path, named: str) -> None:
+    """Reverting the log alone would give a database that never was."""
+    path = project / "app.db"
+    with app(path):
+        before = checkpoint(cli)
+        agent(cli, path)
+        cli("revert", named, "--to", before)
+        assert rows(path) == {"old": 300}
+    assert rows(path) == {"old": 300}
+
+
+def test_a_database_that_is_written_during_a_rollback_is_left_or_moved_whole(cli: Cli, project: Path) -> None:
+    """Whichever way it goes, what is there afterwards is one database."""
+    path = project / "live.db"
+    with script(WRITER, path, "wal"):
+        before = cli("checkpoint", "--json", check=False, timeout=60).json["checkpoint"]["id"]
+        for _ in range(3):
+            answer = cli("rollback", before, "--json", check=False, timeout=60)
+            assert answer.code in (0, 1, 4, 6), answer
+            assert total(path) == 200_000
+    assert total(path) == 200_000
+
+
+def test_what_is_only_named_like_an_index_comes_back(cli: Cli, project: Path) -> None:
+    """A file that is not beside a database is a file like any other."""
+    for name in ("notes", "notes-shm", "alone-shm"):
+        (project / name).write_text("text\n")
+    before = fingerprint(project)
+    checkpoint(cli)
+    (project / "notes").write_text("wrecked\n")
+    (project / "notes-shm").write_text("wrecked\n")
+    (project / "alone-shm").unlink()
+    rollback(cli)
+    assert_tree(project, before)
+
+
+@contextmanager
+def broken(project: Path) -> Iterator[sqlite3.Connection]:
+    """A database in WAL mode that this process has open; its second row came after the checkpoint."""
+    db = sqlite3.connect(project / "app.db")
+    db.execute("pragma journal_mode=wal")
+    db.execute("create table t (id integer primary key, who text)")
+    db.execute("insert into t (who) values ('old')")
+    db.commit()
+    db.execute("pragma wal_checkpoint(passive)")
+    ws = open_workspace(str(project), create=True, reporter=Reporter())
+    ws.checkpoint("all")
+    ws.close()
+    db.execute("insert into t (who) values ('age')")
+    db.commit()
+    with closing(db):
+        yield db
+
+
+def test_a_database_that_is_written_late_goes_back_whole(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log alone would be beside a database that it is not the log of."""
+    honest = Restore.apply
+    with broken(project) as db:
+        ino = (project / "app.db").stat().st_ino
+
+        def apply(self: Restore) -> None:
+            honest(self)
+            assert (project / "app.db").stat().st_ino != ino
+            db.execute("insert into t (who) values ('you')")
+            db.commit()
+
+        monkeypatch.setattr(Restore, "apply", apply)
+        ws = open_workspace(str(project), create=False, reporter=Reporter())
+        _, report = ws.rollback()
+        ws.close()
+        assert report is not None
+        assert {conflict.path for conflict in report.conflicts} == {b"app.db", b"app.db-wal"}
+        assert (project / "app.db").stat().st_ino == ino
+        assert rows(project / "app.db") == {"old": 1, "age": 1, "you": 1}
+    assert rows(project / "app.db") == {"old": 1, "age": 1, "you": 1}
+    assert not list(project.glob("reprieve-rescued-*"))
+
+
+@pytest.mark.parametrize("after", ["trash", "apply"])
+def test_a_database_gets_new_files_also_after_a_crash(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    """The recovery makes the same moves: the program that has the old files open can't write into the new ones."""
+    with broken(project) as db:
+        ino = (project / "app.db").stat().st_ino
+        ws = open_workspace(str(project), create=False, reporter=Reporter())
+        with monkeypatch.context() as patch:
+            honest = Restore.apply
+
+            def interrupt(self: object, *args: object, **more: object) -> None:
+                if after == "apply":
+                    honest(self)  # type: ignore[arg-type]
+                raise KeyboardInterrupt
+
+            if after == "apply":
+                patch.setattr(Restore, "apply", interrupt)
+            else:
+                patch.setattr(Restore, "_plain_steps", lambda self: {"trash": [], "swap": [], "new": []})
+                patch.setattr(Steps, "replace", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                ws.rollback()
+        ws.recover()
+        ws.close()
+        assert (project / "app.db").stat().st_ino != ino
+        assert rows(project / "app.db") == {"old": 1}
+        db.execute("insert into t (who) values ('late')")
+        db.commit()
+    assert rows(project / "app.db") == {"old": 1}

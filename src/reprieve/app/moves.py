@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 
 from reprieve.app import authorship
+from reprieve.app.databases import Databases
 from reprieve.app.paths import selector
 from reprieve.errors import BadRef, Conflict, Usage
-from reprieve.files import live_sqlite, native, tree
+from reprieve.files import native, tree
 from reprieve.files.content import read as read_pieces
 from reprieve.model.actor import matches, parts
 from reprieve.model.change import EXCLUDED, MAYBE_UNTRACKED, UNREADABLE, UNTRACKED, Gap
@@ -26,6 +27,7 @@ from reprieve.rollback.repository import is_refreshed, repository_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from typing import Any
 
     from reprieve.app.paths import Selects
     from reprieve.app.steps import Step
@@ -47,6 +49,7 @@ class Moves:
         self._unknown: tuple[Gap, ...] = ()  # what the last plan is about and knows nothing of
         self._closed = frozenset(gap.path for gap in seen.gaps if gap.reason == UNREADABLE)
         self._live: dict[bytes, bytes] | None = None
+        self._databases = Databases(ws, seen)
 
     # -- the four moves
 
@@ -200,17 +203,13 @@ class Moves:
 
     def _redo(self, move: TimelineEntry, differences: tree.Delta, conflicts: list[Conflicted]) -> Plan:
         target = self.timeline.get(field(move.data, "safety"))
-        return make_plan(
+        return self._made(
             REDO,
-            target=target.id if target else move.id,
-            label=f"before {move.label}",
-            differences=self._without_forgotten(differences),
+            target.id if target else move.id,
+            f"before {move.label}",
+            differences,
             conflicts=tuple(conflicts),
-            left=self._unknown,
-            closed=self._closed,
             kept=tuple(self._put_into(move, differences, {conflict.path for conflict in conflicts})),
-            is_root_user=os.geteuid() == 0,
-            hash_of=native.sha256,
             of=move.id,
         )
 
@@ -229,7 +228,8 @@ class Moves:
 
         only = self.capture.limits.only
         is_seen = (lambda path: path.partition(b"/")[0] in only) if only else (lambda path: True)
-        tools = Tools(self._read, self._make, self.ws.current_bytes, authorship.called, is_doubtful, is_seen)
+        more = (is_doubtful, is_seen, self._databases.there, self._databases.is_one)
+        tools = Tools(self._read, self._make, self.ws.current_bytes, authorship.called, *more)
         return decide(chains, is_taken, selects=selects, choices=choices, tools=tools, target=target)
 
     def _is_clean(self, chain: Chain, is_taken: Callable[[Link], bool]) -> bool:
@@ -249,21 +249,18 @@ class Moves:
         of: str = "",
         dependants: tuple[str, ...] = (),
     ) -> Plan:
-        return make_plan(
+        return self._made(
             kind,
-            target=target,
-            label=label,
-            differences=self._without_forgotten(decided.differences),
+            target,
+            label,
+            decided.differences,
             selects=selects and (lambda path: selects(path) or path in decided.beside),
             actors=authorship.by_path(found, decided.differences),
             conflicts=decided.conflicts,
             kept=decided.kept,
-            left=(*decided.left, *self._unknown),
-            closed=self._closed,
+            left=decided.left,
             merged=decided.merged,
             contents=tuple(self.contents.items()),
-            is_root_user=os.geteuid() == 0,
-            hash_of=native.sha256,
             of=of,
             dependants=dependants,
         )
@@ -277,18 +274,32 @@ class Moves:
         actors: Mapping[bytes, str] | None = None,
         of: str = "",
     ) -> Plan:
+        label = target.name or target.label
+        return self._made(kind, target.id, label, differences, selects=selects, actors=actors, of=of)
+
+    def _made(
+        self,
+        kind: str,
+        target: str,
+        label: str,
+        differences: Sequence[tuple[bytes, Entry | None, Entry | None]],
+        *,
+        left: tuple[Gap, ...] = (),
+        **more: Any,
+    ) -> Plan:
+        """The plan, with what holds for all four moves."""
+        joined, parts = self._databases.join(self._without_forgotten(differences))
         return make_plan(
             kind,
-            target=target.id,
-            label=target.name or target.label,
-            differences=self._without_forgotten(differences),
-            selects=selects,
-            actors=actors,
-            left=self._unknown,
+            target=target,
+            label=label,
+            differences=joined,
+            parts=parts,
+            left=(*left, *self._unknown),
             closed=self._closed,
             is_root_user=os.geteuid() == 0,
             hash_of=native.sha256,
-            of=of,
+            **more,
         )
 
     def _tracked_at(self, entry: TimelineEntry | None) -> Selects | None:
@@ -354,19 +365,9 @@ class Moves:
         def is_database(path: bytes) -> bool:
             now = tree.lookup(self.seen.index, path)
             sides = next(((then, now) for p, then, now in differences if p == path), (now, now))
-            return any(live_sqlite.is_database(self._head(path, entry)) for entry in sides)
+            return self._databases.is_one(path, sides)
 
         return selector(paths, is_there=is_there, is_database=is_database)
-
-    def _head(self, path: bytes, entry: Entry | None) -> bytes:
-        """How a file begins, or began."""
-        if entry is None or entry.kind != FILE or not entry.content:
-            return b""
-        if self.ws.store.blobs.has([entry.content]):
-            _, data = next(read_pieces(self.ws.store.blobs, entry.content, is_chunked=entry.is_chunked))
-        else:
-            data = self.ws.current_bytes(path)  # a preview keeps nothing
-        return (data or b"")[:16]
 
     def _ordinary(self, paths: Sequence[bytes], selects: Selects) -> Selects:
         """What a person means by these paths: files, and not the state of a repository that is there among them."""
@@ -441,7 +442,7 @@ class Moves:
                 self._unknown += (Gap(path, "no longer tracked"),) if path else ()
                 continue
             now = tree.lookup(self.seen.index, path)
-            if now == before:
+            if now == before or self._databases.is_index(path):
                 continue
             if is_as_left(now, after) or is_refreshed(path, after, now, self._read):
                 above = tree.parent(path)

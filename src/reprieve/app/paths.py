@@ -42,14 +42,17 @@ def selector(
     paths: Sequence[bytes],
     *,
     is_there: Callable[[bytes], bool] = lambda path: False,
-    is_database: Callable[[bytes], bool] = lambda path: True,
+    is_database: Callable[[bytes], bool] | None = None,
 ) -> Selects:
     """Whether a path is one of these, is in one of these folders, or matches one of these globs.
 
-    The name of something that `is_there` means just that, whatever else it would match as a glob.
+    The name of something that `is_there` means just that, whatever else it would match as a glob. A database means its
+    logs as well, and where `is_database` can tell, one of them means all of it.
     """
     plain = {p.rstrip(b"/") for p in paths}
     globs = [p for p in plain if any(c in p for c in b"*?[") and not is_there(p)]
+
+    has_logs = bool(globs) or any(p.endswith(live_sqlite.SUFFIXES) for p in plain)
 
     def is_named(path: bytes) -> bool:
         if b"" in plain or path in plain or any(above in plain for above in tree.ancestors(path)):
@@ -64,8 +67,11 @@ def selector(
         if is_named(path):
             return True
         # a database is one thing with its side files
-        base = next((path[: -len(suffix)] for suffix in live_sqlite.SUFFIXES if path.endswith(suffix)), b"")
-        return bool(base) and is_named(base) and is_database(base)
+        base = live_sqlite.owner_of(path)
+        if is_database is None:
+            return bool(base) and is_named(base)
+        parts = (base, *live_sqlite.sidecars(base)) if base else live_sqlite.sidecars(path) if has_logs else ()
+        return any(map(is_named, parts)) and is_database(base or path)
 
     return selects
 

@@ -42,6 +42,12 @@ class Likeness:
             return entry.mtime_s * 1_000_000_000 + entry.mtime_ns == st.st_mtime_ns
         return (known.ctime_s, known.ctime_ns) == divmod(st.st_ctime_ns, 1_000_000_000)
 
+    def is_another(self, path: bytes, st: os.stat_result) -> bool:
+        """Whether it is known not to be the file that the safety checkpoint saw, whatever it holds."""
+        row = native.find(self.index, path)
+        ino = tree.stat_at(self.index, row).ino if row >= 0 else 0
+        return bool(ino) and ino != st.st_ino
+
     def columns(self, path: bytes) -> tuple[int, int, int, int, int, int, int] | None:
         """The same for `native.move_many`: (type bits, ino, size, mtime_s, mtime_ns, ctime_s, ctime_ns)."""
         row = native.find(self.index, path)

@@ -17,6 +17,7 @@ from reprieve.errors import Refused
 from reprieve.files import afterwards, native, tree
 from reprieve.files.beneath import Beneath, is_listed
 from reprieve.files.content import Unstable
+from reprieve.files.databases import begins_like_one, find_databases, index_of, is_other_file
 from reprieve.files.doors import Doors
 from reprieve.files.gaps import gaps_of
 from reprieve.files.graft import find_grafts, find_others, finish_folders
@@ -123,6 +124,7 @@ class Restore:
 
     def prepare(self) -> None:
         """Write all new content into the staging directory."""
+        self._find_databases()
         self._doors.loosen(b"")
         self._doors.touched.add(b"")  # the staging directory comes and goes in the root
         self._stage(b"").expect(sum(after is not None and after.kind != DIR for _, _, after in self.moves))
@@ -162,6 +164,20 @@ class Restore:
         self._finish_grafts()
         for i in find_others(self.moves, self._grafts):
             self._stage(self.moves[i][0]).make_dir(i)
+
+    def _find_databases(self) -> None:
+        """Which moves are parts of one database (see `databases`); after a crash they are found in the same way.
+
+        Each gets a new file, whether or not its bytes differ.
+        """
+        at = {path: (before, after) for path, before, after in self.moves}
+
+        def is_one(path: bytes) -> bool:
+            return any(begins_like_one(self.blobs, entry) for entry in reversed(at[path]))
+
+        parts = find_databases(at, is_one)
+        moved = {parts[path] for path in parts if path != index_of(parts[path]) and is_other_file(*at[path])}
+        self._steps.parts = {path: database for path, database in parts.items() if database in moved}
 
     def _begin_grafts(self) -> None:
         """Make the new directories in the stage, so that their content is written where it belongs."""
@@ -214,6 +230,7 @@ class Restore:
                         self.done.add(path)
                 elif after is not None and i not in made and not self._steps.is_conflicted(path):
                     self._create(i, path, before, after)
+            self._steps.keep_databases_whole(self._wanted_at)
         except OSError as error:
             self._steps.take_back(self.moves, error, self._clean_up)
             raise
@@ -339,8 +356,8 @@ class Restore:
         elif st is None or (before is None and not is_listed(*self.beneath.at(path))):
             steps.place(i, path)
         elif self.recover and self._likeness.has_content(path, st, after):
-            if after.link:
-                steps.replace(i, path, st, after)  # whether it is one file with its group is not known
+            if after.link or (path in steps.parts and not self._likeness.is_another(path, st)):
+                steps.replace(i, path, st, after)  # whether it is one file with its group, or a new one, is not known
             else:
                 self.done.add(path)
         elif before is None or before.kind != after.kind or not self._likeness.is_expected(path, st, before):
@@ -354,7 +371,7 @@ class Restore:
             return False
         if before is None or before.kind != after.kind or before.same_bytes_key != after.same_bytes_key:
             return True
-        if before.link != after.link:
+        if before.link != after.link or path in self._steps.parts:
             return True
         # a file that is also linked from outside the tree must not be changed in place
         st = self.beneath.lstat(path)

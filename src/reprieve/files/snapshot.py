@@ -17,6 +17,7 @@ import time
 from reprieve.files import live_sqlite, native, told, tree
 from reprieve.files.beneath import Beneath
 from reprieve.files.content import WHOLE, Captured, Unstable, capture, is_sparse
+from reprieve.files.databases import has_names
 from reprieve.files.gaps import MOVED, gaps_of, in_sight, why
 from reprieve.files.links import group_links
 from reprieve.files.processes import is_mapped
@@ -276,7 +277,11 @@ class _Work:
     def _pair_databases(self, floor: int) -> None:
         """A database and its logs are read together, so if one changed the others are looked at as well."""
         # nothing changed: of a large tree even looking for such names would take most of the time
-        if self.last is None or not tree.count(self.rows) or not (_has_logs(self.rows) or _has_logs(self.last)):
+        if (
+            self.last is None
+            or not tree.count(self.rows)
+            or not (has_names(self.rows, _LOGS) or has_names(self.last, _LOGS))
+        ):
             return
         items = []
         for row in range(tree.count(self.rows)):
@@ -560,13 +565,6 @@ class _Work:
 
     def _gap(self, row: int, reason: str) -> None:
         self.gaps[self._path(row)] = (reason, row)
-
-
-def _has_logs(packed: Buffer) -> bool:
-    """Whether a database's log may be among the names: most trees have none, and need no closer look."""
-    first = tree.HEADER.size + tree.count(packed) * _ROW
-    names = bytes(memoryview(packed)[first:])  # the rows need not be copied: they are most of it
-    return any(suffix in names for suffix in _LOGS)
 
 
 def _entry(st: os.stat_result) -> Entry:

@@ -16,6 +16,7 @@ from itertools import count, groupby
 from reprieve.errors import Partial
 from reprieve.files import native, tree
 from reprieve.files.beneath import is_listed
+from reprieve.files.databases import index_of
 from reprieve.files.likeness import has_bytes
 from reprieve.files.links import count_names
 from reprieve.files.meta import file_type, set_meta
@@ -38,6 +39,7 @@ _CODES = {"swap": 0, "trash": 1, "new": 2}  # as native.move_many wants them
 _NOTHING = (0, 0, -1, 0, 0, 0, -1)
 _AT_ONCE = 32  # files that are opened at the same time
 _CHANGED = "changed by someone else while the rollback ran"
+_WRITTEN = "still being written by a program; left as it is"
 
 
 class Steps:
@@ -51,6 +53,7 @@ class Steps:
         self.lost: list[Gap] = []
         self.shared: list[bytes] = []  # what was taken out and has another name outside of the tree
         self.held: list[Gap] = []  # what was taken out while a program has it open for writing
+        self.parts: dict[bytes, bytes] = {}  # of databases: each path → its database; they move all, or none
         self._made: list[tuple[str, bytes, bytes, Stage]] = []  # (what, path, name in the stage), to take back
         self._counts: dict[int, int] | None = None  # hard-link group -> names in the tree
         self._trash: list[tuple[Stage, bytes, bytes]] = []  # (stage, name in it, path that it came from)
@@ -70,7 +73,8 @@ class Steps:
         if before.kind == DIR:
             self._remove_dir(path, st, before)
             return
-        if not self.likeness.is_expected(path, st, before):
+        is_known = stat.S_ISREG(st.st_mode) if self._is_index(path) else self.likeness.is_expected(path, st, before)
+        if not is_known:
             self.skip(path, before)
             return
         if self._put_away(path, st, before):
@@ -100,7 +104,8 @@ class Steps:
         trash = stage.trash_name()
         move(fd, name, stage.fd, trash)
         self._made.append(("trash", path, trash, stage))
-        if not _came_out(stage, trash, st):
+        # whoever reads the database writes its index, through a mapping: it has the times of any moment
+        if not _came_out(stage, trash, st, is_any=self._is_index(path)):
             move(stage.fd, trash, fd, name)
             self._made.pop()
             self.skip(path, wanted)
@@ -218,7 +223,10 @@ class Steps:
         if self.recover:
             return
         held: list[tuple[bytes, tuple[int, int], bool]] = []
+        late: set[bytes] = set()  # databases
         for (stage, name, path), is_open in zip(self._trash, self._still_open(), strict=True):
+            if self._is_index(path):
+                continue
             from_fd, last_name = stage.spot(name)
             st = os.stat(last_name, dir_fd=from_fd, follow_symlinks=False)
             row = native.find(self.index, path)
@@ -233,13 +241,16 @@ class Steps:
                 if is_open:
                     held.append((path, (st.st_dev, st.st_ino), _is_surely_open(from_fd, last_name)))
                 continue
+            if path in self.parts:
+                late.add(self.parts[path])
+                continue
             try:
                 fd, last = self.doors.parent(path)
             except OSError:
                 saved = rescue(stage, from_fd, last_name)
                 self.conflicts.append(Conflicted(path, f"written late; saved as {saved}"))
                 continue
-            reason = "still being written by a program; left as it is"
+            reason = _WRITTEN
             if self.beneath.lstat(path) is None:
                 move(from_fd, last_name, fd, last)
             else:
@@ -248,8 +259,62 @@ class Steps:
                     reason += f"; what somebody put there meanwhile is saved as {rescue(stage, from_fd, last_name)}"
             self.done.discard(path)
             self.conflicts.append(Conflicted(path, reason))
+        if late:
+            self._give_back(late, _WRITTEN, wanted)
+            self.shared = [path for path in self.shared if self.parts.get(path) not in late]
+        # a database is named once
+        held_paths = {path for path, _, _ in held}
+        held = [
+            item
+            for item in held
+            if (database := self.parts.get(item[0], item[0])) not in late
+            and (database == item[0] or database not in held_paths)
+        ]
         if held:
             self._name_holders(held)
+
+    def keep_databases_whole(self, wanted: Callable[[bytes], Entry | None]) -> None:
+        """If a part of a database was left alone, the others go back: it would be a mix of two states."""
+        left = {self.parts[c.path] for c in self.conflicts if c.path in self.parts and not self._is_index(c.path)}
+        if left and not self.recover:  # what the run that died has moved can't be told any more
+            self._give_back(left, "a part of this database " + _CHANGED.removeprefix("changed "), wanted)
+
+    def _give_back(self, databases: set[bytes], reason: str, wanted: Callable[[bytes], Entry | None]) -> None:
+        """Undo the steps made with these databases, newest first; each part is left as it is for that reason."""
+        named = {conflict.path for conflict in self.conflicts}
+        for step in [step for step in reversed(self._made) if self.parts.get(step[1]) in databases]:
+            what, path, name, stage = step
+            said = self._give_back_one(what, path, name, stage, wanted(path))
+            self._made.remove(step)
+            self._trash = [item for item in self._trash if item[:2] != (stage, name)]
+            self.done.discard(path)
+            if path not in named and not self._is_index(path):
+                named.add(path)
+                self.conflicts.append(Conflicted(path, reason + said))
+
+    def _give_back_one(self, what: str, path: bytes, name: bytes, stage: Stage, ours: Entry | None) -> str:
+        """Undo one step; says where it went if somebody's file was there by now."""
+        try:
+            fd, last = self.doors.parent(path)
+        except OSError:  # its directory is gone
+            return f"; saved as {rescue(stage, *stage.spot(name))}" if what != "new" else ""
+        is_there = self.beneath.lstat(path) is not None
+        if what == "new" and is_there:
+            move(fd, last, *stage.spot(name))
+        elif what in ("trash", "swap") and not is_there:
+            move(*stage.spot(name), fd, last)
+            return ""
+        elif what in ("trash", "swap"):
+            native.rename2(*stage.spot(name), fd, last, _EXCHANGE)
+        else:
+            return ""
+        if self._is_index(path) or _is_placed(*stage.spot(name), ours):
+            return ""
+        return f"; what somebody put there meanwhile is saved as {rescue(stage, *stage.spot(name))}"
+
+    def _is_index(self, path: bytes) -> bool:
+        """Whether it is the index of a database's log, which has no content of its own."""
+        return path in self.parts and path == index_of(self.parts[path])
 
     def _name_holders(self, held: list[tuple[bytes, tuple[int, int], bool]]) -> None:
         """Which programs they are: they write on into a file that has no name any more, and do not notice."""
@@ -357,8 +422,13 @@ def _is_placed(dir_fd: int, name: bytes, entry: Entry | None) -> bool:
     return entry.kind != FILE or st.st_size == entry.size
 
 
-def _came_out(stage: Stage, name: bytes, st: os.stat_result) -> bool:
-    """Whether what was moved into the stage is what was looked at; its ctime moved with it."""
+def _came_out(stage: Stage, name: bytes, st: os.stat_result, *, is_any: bool = False) -> bool:
+    """Whether what was moved into the stage is what was looked at; its ctime moved with it.
+
+    `is_any`: it is the same file, whatever it holds by now.
+    """
     fd, last = stage.spot(name)
     now = os.stat(last, dir_fd=fd, follow_symlinks=False)
+    if is_any:
+        return now.st_ino == st.st_ino
     return (now.st_ino, now.st_size, now.st_mtime_ns) == (st.st_ino, st.st_size, st.st_mtime_ns)

@@ -39,6 +39,8 @@ class Action(Value):
     after: Entry | None
     actor: str = "unknown"
     reason: str = ""
+    database: bytes = b""  # the one that it is a part of, if more than one part of it moves: all of them, or none
+    is_index: bool = False  # of such a database's log: made again by whoever opens it, so nothing depends on what it is
 
 
 class Conflicted(Value):

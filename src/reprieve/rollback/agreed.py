@@ -27,12 +27,18 @@ def only_agreed(plan: Plan, agreed: Plan, at: Callable[[bytes], bytes] = bytes) 
     left: dict[bytes, bool] = {c.path: at(c.path) in wanted for c in plan.conflicts}  # path → whether it was agreed to
     actions = []
     for action in plan.actions:
+        if action.is_index:
+            continue  # it goes with its database, whatever it holds by now
         before, repository = wanted.get(at(action.path)), repository_of(at(action.path))
         is_same = before is not None and (before.before, before.after) == (action.before, action.after)
         if repository in moving or (not repository and (is_same or (before is not None and _is_times(action)))):
             actions.append(action)
         elif not _is_times(action):
             left[action.path] = before is not None
+    # a database moves as one, too
+    halves = {action.database for action in plan.actions if action.path in left} - {b""}
+    left.update((action.path, at(action.path) in wanted) for action in actions if action.database in halves)
+    actions += [action for action in plan.actions if action.is_index and action.database not in halves]
     # a folder is not taken from above what stays in it
     around = {above for path in left for above in _above(path)}
     for action in actions:

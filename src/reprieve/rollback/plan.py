@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from reprieve.files.databases import index_of
 from reprieve.model.actor import PERSON, UNKNOWN
 from reprieve.model.change import (
     EXCLUDED,
@@ -46,6 +47,7 @@ def make_plan(
     left: tuple[Gap, ...] = (),
     closed: frozenset[bytes] = frozenset(),
     merged: frozenset[bytes] = frozenset(),
+    parts: Mapping[bytes, bytes] | None = None,
     contents: tuple[tuple[bytes, bytes], ...] = (),
     is_root_user: bool = False,
     hash_of: Callable[[bytes], bytes],
@@ -55,6 +57,7 @@ def make_plan(
     """The plan that brings every selected path from `current` to `wanted`.
 
     `closed`: what nobody may look at now. It may not be among the differences, having been closed then as well.
+    `parts`: paths that move with a database, which is theirs: they are written anew, also where nothing differs.
     """
     ordered = sorted(differences, key=lambda d: d[0].replace(b"/", b"\0"))
     held = {path for path, wanted, current in ordered if _is_gap(wanted) or _is_gap(current)}
@@ -63,8 +66,9 @@ def make_plan(
     keeping, undone, actions = list(kept), list(left), []
     kept_paths = {k.path for k in kept} | {c.path for c in conflicts}
 
+    parts = parts or {}
     for path, wanted, current in ordered:
-        if wanted == current or path in kept_paths:
+        if (wanted == current and path not in parts) or path in kept_paths:
             continue
         gap = _gap_at(path, wanted_at, current_at, held, closed)
         if selects is not None and not (selects(path) or _is_needed_parent(path, wanted, current, ordered, selects)):
@@ -78,6 +82,8 @@ def make_plan(
             kept_paths.add(path)
         else:
             action = _action(path, wanted, current, (actors or {}).get(path, "unknown"))
+            if path in parts:
+                action = _part(action, parts, ordered, actors or {})
             if path in merged:
                 action = action.replace(verb="merge", reason="both changed it; only one side's part goes")
             is_git = b".git/" in path and b".git" in path.split(b"/")[:-1]
@@ -121,6 +127,8 @@ def _essence(plan: Plan, hash_of: Callable[[bytes], bytes]) -> bytes:
     for start in range(0, len(plan.actions), _AT_A_TIME):
         parts: list[bytes] = []
         for action in plan.actions[start : start + _AT_A_TIME]:
+            if action.is_index:
+                continue  # a look at the database is enough to change it
             parts += (action.path, action.verb.encode(), _image(action.before), _image(action.after))
         hashes.append(hash_of(b"\0".join(parts)))
     parts = [b"conflicts", *(c.path for c in plan.conflicts), b"kept", *(k.path for k in plan.kept)]
@@ -148,6 +156,23 @@ def _action(path: bytes, wanted: Entry | None, current: Entry | None, actor: str
     if wanted.same_bytes_key == current.same_bytes_key:
         return Action(WRITE, path, "relink", current, wanted, actor, "hard link changed")
     return Action(_kind(wanted), path, "restore", current, wanted, actor, "was changed")
+
+
+def _part(
+    action: Action, parts: Mapping[bytes, bytes], ordered: list[Difference], actors: Mapping[bytes, str]
+) -> Action:
+    """The same as a part of its database; it may have to move although nobody changed it."""
+    database = parts[action.path]
+    actor = action.actor
+    if action.path not in actors:
+        others = (path for path, wanted, current in ordered if parts.get(path) == database and wanted != current)
+        actor = next((actors[path] for path in others if path in actors), actor)
+    action = action.replace(database=database, actor=actor)
+    if action.path == index_of(database):
+        return action.replace(is_index=True, reason="is made again when the database is opened")
+    if action.kind == MODE:
+        return action.replace(kind=WRITE, verb="restore", reason="is one with its log")
+    return action
 
 
 def _kind(entry: Entry) -> str:

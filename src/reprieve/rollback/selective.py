@@ -1,6 +1,7 @@
 """Decide what every path becomes when some changes are taken out and the others stay. Pure but for reading contents.
 
-chains ─▶ repositories as one thing each ─▶ what is excluded now ─▶ renames followed ─▶ path by path (takeout)
+chains ─▶ repositories as one thing each ─▶ what is excluded now ─▶ databases as one thing each
+      ─▶ renames followed ─▶ path by path (takeout)
       ─▶ what cannot stand: bytes with no other place, parents ─▶ conflicts settled as the caller chose
       ─▶ differences, kept, conflicts for `make_plan`
 """
@@ -9,12 +10,14 @@ from __future__ import annotations
 
 import os
 
+from reprieve.files.databases import index_of, parts_of
 from reprieve.model.change import BY_SETTINGS, Gap, classify
 from reprieve.model.entry import DIR, FILE, SYMLINK, Entry
 from reprieve.model.plan import Choices, Conflicted, Kept
 from reprieve.model.value import Value
 from reprieve.rollback import repository
 from reprieve.rollback.chains import Chain, Link, is_same
+from reprieve.rollback.databases import find_parts, take_out_whole, with_rights
 from reprieve.rollback.lineages import Lineage, lineages
 from reprieve.rollback.repository import repository_of
 from reprieve.rollback.takeout import BOTH, KEEP, MERGE, THEIRS, Outcome, take_out
@@ -23,6 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from reprieve.rollback.databases import IsDatabase, There
     from reprieve.rollback.takeout import Make, Read
 
 
@@ -48,6 +52,8 @@ class Tools(Value):
     whose: Callable[[Link], str]
     is_doubtful: Callable[[Link], bool] = lambda link: False  # may be a taken one's, may be another's
     is_seen: Callable[[bytes], bool] = lambda path: True  # a checkpoint would hold it: what we write must come back
+    there: There = lambda path: None  # what is at a path now, changed or not
+    is_database: IsDatabase = lambda path, states: False
 
 
 def decide(
@@ -63,6 +69,7 @@ def decide(
     work = _Work(chains, is_taken, selects, choices, tools, target)
     work.repositories()
     work.hidden()
+    work.databases()
     work.renames()
     work.paths()
     work.displaced()
@@ -124,6 +131,7 @@ class _Work:
         self.births: dict[bytes, Link] = {}  # how a file that had other names came to be
         self.homes: dict[bytes, bytes] = {}  # old name that a file goes back to → where it is now
         self.lineages: dict[bytes, tuple[Chain, tuple[Link, ...]]] = {}
+        self.parts: dict[bytes, bytes] = {}  # of databases: path → the database
 
     def repositories(self) -> None:
         for at, some in repository.repositories(self.chains).items():
@@ -155,6 +163,43 @@ class _Work:
                 self.outcomes[top] = Outcome(self.chains[top].then)
             else:
                 self.outcomes.setdefault(path, Outcome(chain.now))
+
+    def databases(self) -> None:
+        """All parts of a database are of one state; the index of its log is nobody's change, and not decided about."""
+        there, is_database = self.tools.there, self.tools.is_database
+        self.parts = find_parts(self.chains, there=there, is_database=is_database)
+        indexes = {index_of(database) for database in self.parts.values()}
+        self.chains = {path: chain for path, chain in self.chains.items() if path not in indexes}
+        for database in dict.fromkeys(self.parts.values()):
+            self.outcomes.pop(index_of(database), None)
+            paths = parts_of(database)
+            has_logs = any(path in self.chains for path in paths[1:])
+            if not has_logs or any(path in self.outcomes for path in paths):
+                continue
+            chains = [self.chains.get(path) or Chain(path, there(path)) for path in paths]
+            outcomes, others = take_out_whole(
+                chains,
+                self.is_taken,
+                is_doubtful=self.tools.is_doubtful,
+                whose=self.tools.whose,
+                is_renamed=self._is_renamed,
+            )
+            for chain, outcome in zip(chains, outcomes, strict=True):
+                if chain.path not in self.chains and chain.now is None:
+                    continue
+                self.chains[chain.path] = chain
+                self.parts[chain.path] = database
+                self.outcomes[chain.path] = with_rights(outcome, self._take_out(chain))
+                if others:
+                    self.lineages[chain.path] = chain, others
+
+    def _is_renamed(self, gone: Link) -> bool:
+        """Whether the file that this link took away came up under another name."""
+        return any(
+            link.span is gone.span and link.before is None and _content(link.after) == _content(gone.before) != b""
+            for chain in self.chains.values()
+            for link in chain.links
+        )
 
     def renames(self) -> None:
         """Files that had several names: what was done under one is taken out under the other."""
@@ -478,7 +523,8 @@ class _Work:
             if now is None and outcome.entry is not None and self._has_room(path):
                 differences.append((path, outcome.entry, None))  # nothing is there to keep: what the others had left
             if choice == BOTH and then is not None and then.kind in (FILE, SYMLINK) and self.selects(path):
-                beside = path + b".checkpoint-" + self.target.encode()
+                whole = self.parts.get(path, path)  # a log is found by the name of its database
+                beside = whole + b".checkpoint-" + self.target.encode() + path[len(whole) :]
                 there = self.known.get(beside)
                 if not self._has_room(path):
                     reason += "; the checkpoint's is not beside it, because its directory is gone"

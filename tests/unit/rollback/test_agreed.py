@@ -42,3 +42,14 @@ def test_a_repository_moves_as_a_whole_or_not_at_all() -> None:
     assert not stuck.actions and not stuck.conflicts
     other = only_agreed(plan(take(b"sub/.git/index", b"1")), agreed)
     assert not other.actions  # nobody agreed to move that one
+
+
+def test_a_database_moves_as_a_whole_or_not_at_all() -> None:
+    """The index of its log is not looked at: it goes with it."""
+    parts = [take(path, b"1").replace(database=b"db") for path in (b"db", b"db-wal")]
+    index = take(b"db-shm", b"1").replace(database=b"db", is_index=True)
+    agreed = plan(*parts, index)
+    assert only_agreed(plan(*parts, index.replace(before=file(b"2"))), agreed).actions[:2] == tuple(parts)
+    held = only_agreed(plan(parts[0], parts[1].replace(before=file(b"2")), index), agreed)
+    assert not held.actions
+    assert {gap.path for gap in held.not_undone} == {b"db", b"db-wal"}
