@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def test_a_transaction_that_was_ended_inside_of_its_block_is_told(project: Path,
     connection = sqlite3.connect(tmp_path / "x.db")
     connection.execute("CREATE TABLE t (name TEXT)")
     with reprieve.open(project) as ws:
-        with pytest.raises(reprieve.Refused, match="stays"), ws.transaction(connection):
+        with pytest.raises(reprieve.Refused, match="may stay"), ws.transaction(connection):
             connection.execute("INSERT INTO t VALUES ('committed inside')")
             connection.commit()
             raise ValueError("no")
@@ -137,6 +138,79 @@ def test_a_transaction_that_was_ended_inside_of_its_block_is_told(project: Path,
         with ws.transaction(connection):
             connection.execute("INSERT INTO t VALUES ('fine')")
     assert connection.execute("SELECT count(*) FROM t").fetchone() == (2,)
+    connection.close()
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_what_was_committed_inside_of_a_step_that_failed_is_an_effect(
+    project: Path, home: Path, world: World, is_nested: bool
+) -> None:
+    """The first half stays and is named once, whatever happens next; the second half is not kept by a later commit."""
+    connection, insert, rows = world
+    with reprieve.open(project) as ws:
+        before = ws.checkpoint("before")
+        with ExitStack() as blocks:
+            blocks.enter_context(pytest.raises(reprieve.Refused, match="may stay"))
+            if is_nested:
+                blocks.enter_context(ws.transaction(connection))
+            with ws.transaction(connection):
+                insert("first half")
+                connection.commit()
+                insert("second half")
+                raise ValueError("no")
+        connection.commit()
+        is_autocommit = getattr(connection, "isolation_level", "") is None  # then it was kept at once
+        assert rows() == ["first half", "second half"][: 2 if is_autocommit else 1]
+        (effect,) = ws.effects(before)
+        assert (effect.kind, effect.state) == ("transaction", "unknown")
+        report = ws.rollback(before, effects=True)
+        assert report.is_partial
+        assert "ended inside of it" in report.effects[0].detail
+
+
+def test_a_step_that_commits_by_itself_is_partly_taken_back(project: Path, home: Path, world: World) -> None:
+    connection, insert, rows = world
+    with reprieve.open(project) as ws:
+        refused = pytest.raises(reprieve.Refused, match="may stay")
+        with refused, ws.plan("p") as plan, plan.step("s") as step, ws.transaction(connection):
+            insert("a row")
+            connection.commit()
+            raise ValueError("no")
+        assert rows() == ["a row"]
+        assert step.report is not None and step.report.is_partial
+
+
+def test_an_interrupt_of_such_a_step_stays_an_interrupt(project: Path, home: Path, world: World) -> None:
+    connection, insert, _ = world
+    with reprieve.open(project) as ws:
+        with pytest.raises(KeyboardInterrupt) as caught, ws.transaction(connection):
+            insert("a row")
+            connection.commit()
+            raise KeyboardInterrupt
+        assert "may stay" in caught.value.__notes__[0]
+        assert len(ws.effects()) == 1
+
+
+def test_a_connection_that_was_closed_inside_of_its_block_is_told(project: Path, home: Path, tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "x.db")
+    with reprieve.open(project) as ws:
+        with pytest.raises(reprieve.Refused, match="could not be rolled back"), ws.transaction(connection):
+            connection.close()
+            raise ValueError("no")
+        assert [effect.state for effect in ws.effects()] == ["unknown"]
+
+
+def test_a_commit_that_fails_leaves_nothing_open(project: Path, home: Path, tmp_path: Path) -> None:
+    """A constraint that is looked at only then: without a rollback the next COMMIT might keep the step."""
+    connection = sqlite3.connect(tmp_path / "x.db")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("CREATE TABLE a (id INTEGER PRIMARY KEY)")
+    connection.execute("CREATE TABLE b (id INTEGER REFERENCES a DEFERRABLE INITIALLY DEFERRED)")
+    with reprieve.open(project) as ws:
+        with pytest.raises(sqlite3.IntegrityError), ws.transaction(connection):
+            connection.execute("INSERT INTO b VALUES (7)")
+        assert not connection.in_transaction
+        assert [effect.state for effect in ws.effects()] == ["unknown"]
     connection.close()
 
 

@@ -52,10 +52,13 @@ def remember(
 
 
 def transaction(ws: Workspace, connection: Any) -> AbstractContextManager[Any]:
-    """A block in a database transaction. Its commit is an effect, at the place on the timeline where it happens."""
+    """A block in a database transaction. Its commit is an effect, at the place on the timeline where it happens.
+
+    So is what was committed inside of it, by the step itself.
+    """
+    name = redact(_name_of(connection))
 
     def committing() -> Callable[[bool], None]:
-        name = redact(_name_of(connection))
         with journal_of(ws) as journal:
             draft = EffectDraft("transaction", IRREVERSIBLE, name, f"a transaction committed to {name}")
             effect = journal.begin(draft, journals.place(ws))
@@ -69,7 +72,13 @@ def transaction(ws: Workspace, connection: Any) -> AbstractContextManager[Any]:
 
         return tell
 
-    return transactions.transaction(connection, committing=committing)
+    def ended(why: str) -> None:
+        with journal_of(ws) as journal:
+            draft = EffectDraft("transaction", IRREVERSIBLE, name, f"a transaction that a step ended itself, in {name}")
+            effect = journal.begin(draft, journals.place(ws))
+            journal.finish(effect.id, UNKNOWN, detail=f"{why}; what it wrote before may be committed")
+
+    return transactions.transaction(connection, committing=committing, ended=ended)
 
 
 def _name_of(connection: Any) -> str:

@@ -21,48 +21,90 @@ if TYPE_CHECKING:
 _MARK = "_reprieve_depth"
 
 
+class Ended(Refused):
+    """The block could not keep its promise: leave commit and rollback to it.
+
+    That is written down; the blocks around it on the same connection need not say it again.
+    """
+
+    connection: Any = None
+
+
 @contextmanager
-def transaction(connection: Any, *, committing: Callable[[], Callable[[bool], None]] | None = None) -> Iterator[Any]:
+def transaction(
+    connection: Any,
+    *,
+    committing: Callable[[], Callable[[bool], None]] | None = None,
+    ended: Callable[[str], None] | None = None,
+) -> Iterator[Any]:
     """Everything that goes over the connection inside the block is kept together with it, or not at all.
 
     `committing` is called just before the outermost COMMIT; what it returns is told afterwards whether it went well.
+    `ended` is told why, where a part of the block may have been kept without the rest.
     """
     if hasattr(connection, "sync_connection") or hasattr(connection, "sync_session"):
         raise Usage("this is a connection for asyncio", hints=["use it inside `run_sync`"])
     steps = _Sqlalchemy(connection) if hasattr(connection, "begin_nested") else _Dbapi(connection)
     steps.begin()
     try:
-        yield from _inside(connection, steps, committing)
+        yield from _inside(connection, steps, committing, ended)
     finally:
         steps.end()
 
 
 def _inside(
-    connection: Any, steps: _Sqlalchemy | _Dbapi, committing: Callable[[], Callable[[bool], None]] | None
+    connection: Any,
+    steps: _Sqlalchemy | _Dbapi,
+    committing: Callable[[], Callable[[bool], None]] | None,
+    ended: Callable[[str], None] | None,
 ) -> Iterator[Any]:
     try:
         yield connection
     except BaseException as e:
-        if not steps.abort():
-            raise Refused(
-                "the step failed, and its transaction had been ended inside of it: what it wrote to the database stays",
-                hints=["leave commit and rollback to the block around the step"],
-            ) from e
-        raise
+        why = _take_back(steps)
+        if not why or (isinstance(e, Ended) and e.connection is connection):
+            raise
+        if ended is not None:
+            ended(why)
+        if not isinstance(e, Exception):
+            e.add_note(_failed(why))  # an interrupt stays one
+            raise
+        raise _ended(connection, _failed(why)) from e
     if not steps.is_whole():
-        raise Refused(
-            "the transaction of the step was ended inside of it; it is not known what of it stays",
-            hints=["leave commit and rollback to the block around the step"],
-        )
+        why = _take_back(steps)
+        if not why:
+            raise Refused("a statement of the step failed, and its transaction with it; nothing of it stays")
+        if ended is not None:
+            ended(why)
+        raise _ended(connection, f"{why}; it is not known what of it stays")
     tell = committing() if committing is not None and steps.is_outermost else None
     try:
         steps.commit()
     except BaseException:
         if tell is not None:
             tell(False)
+        _take_back(steps)  # or the next COMMIT would keep it
         raise
     if tell is not None:
         tell(True)
+
+
+def _take_back(steps: _Sqlalchemy | _Dbapi) -> str:
+    """Roll back what is open; why that is perhaps not all of the block, "" if it is."""
+    try:
+        return "" if steps.abort() else "the transaction of the step was ended inside of it"
+    except Exception as error:  # noqa: BLE001 - each driver has errors of its own for a connection that is gone
+        return f"the transaction of the step could not be rolled back ({error})"
+
+
+def _ended(connection: Any, message: str) -> Ended:
+    error = Ended(message, hints=["leave commit and rollback to the block around the step"])
+    error.connection = connection
+    return error
+
+
+def _failed(why: str) -> str:
+    return f"the step failed, and {why}: what it wrote to the database before may stay"
 
 
 class _Sqlalchemy:
@@ -88,10 +130,15 @@ class _Sqlalchemy:
         return bool(self._own.is_active)
 
     def abort(self) -> bool:
-        was_whole = self.is_whole() or self._connection.in_transaction()
-        if was_whole:
+        """Roll back what is open; False if that is another transaction than the one that was begun."""
+        connection = self._connection
+        current = connection.get_transaction() if self.is_outermost else connection.get_nested_transaction()
+        is_ours = self.is_whole() or current is self._own  # a failed one is not active, and still the same
+        if is_ours:
             self._own.rollback()
-        return was_whole
+        elif connection.in_transaction():
+            connection.rollback()
+        return is_ours
 
     def commit(self) -> None:
         self._own.commit()
@@ -127,16 +174,20 @@ class _Dbapi:
         return True
 
     def abort(self) -> bool:
+        """Roll back what is open; False if that is another transaction than the one that was begun."""
         if not self._is_open(otherwise=True):
             return False
         try:
             self._run(f"ROLLBACK TO SAVEPOINT {self._name}")
             self._run(f"RELEASE SAVEPOINT {self._name}")
-        except Exception:  # noqa: BLE001 - as above: it was ended and another one begun, which is not ours to end
-            return False
-        if self.is_outermost:
+            is_ours = True
+        except Exception:  # noqa: BLE001 - as above: it was ended and another one begun, which the step wrote into
+            is_ours = False
+        if self.is_outermost or not is_ours:
             self._connection.rollback()
-        return True
+            if self._is_open(otherwise=False):
+                self._run("ROLLBACK")  # a driver in autocommit mode does nothing in rollback()
+        return is_ours
 
     def commit(self) -> None:
         if self.is_outermost:
