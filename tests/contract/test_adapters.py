@@ -124,3 +124,35 @@ def test_a_package_that_is_gone_leaves_the_effect_named(project: Path, board: Pa
         "rollback", before.entry.id, "--yes", env={"PYTHONPATH": str(Path(reprieve.__file__).parents[1])}, check=False
     )
     assert done.code == 6 and "put one up" in done.out and (board / "one").exists()
+
+
+@pytest.mark.parametrize("method", ["says", "check", "undo", "resolve", "may_repeat"])
+@pytest.mark.parametrize("fault", ["raise KeyError('gone')", "return 7"])
+def test_a_driver_that_fails_leaves_its_effect_named_and_the_rest_is_undone(
+    project: Path, board: Path, monkeypatch: pytest.MonkeyPatch, method: str, fault: str
+) -> None:
+    """Whatever it raises or answers: previews show it, the files and the other effects come back."""
+    import importlib
+
+    names = ", names" if method in ("check", "undo") else ""
+    made: dict[str, object] = {}
+    exec(f"def broken(self, effect{names}):\n    {fault}", made)
+    with reprieve.open(project) as ws:
+        (project / "f").write_text("old")
+        before = ws.checkpoint("start")
+        value = {"x": 1}
+        ws.remember("value", {"x": 1}, {"x": 2}, set=value.update)
+        value["x"] = 2
+        put(ws, board / "one")
+        (project / "f").write_text("new")
+        monkeypatch.setattr(importlib.import_module("board_undo").BoardDriver, method, made["broken"])
+        ws.plan_rollback(before)
+        report = ws.rollback(before, effects=True)
+        assert (project / "f").read_text() == "old" and value == {"x": 1}
+        theirs, ours = report.effects
+        assert ours.state == "undone"
+        if method in ("check", "undo"):
+            assert report.is_partial and theirs.state == {"check": "failed", "undo": "manual"}[method]
+            assert ("KeyError: 'gone'" if "raise" in fault else "AttributeError") in theirs.detail
+        else:
+            assert theirs.state == "undone" and not (board / "one").exists()

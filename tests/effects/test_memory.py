@@ -70,6 +70,36 @@ def test_a_setter_that_fails_is_an_outcome_and_the_rest_goes_on(project: Path, h
         assert agent.todo == ["plan"] and "RuntimeError: no" in report.effects[0].detail
 
 
+def test_a_getter_that_fails_is_an_answer_and_the_rest_goes_on(project: Path, home: Path) -> None:
+    """The value is named as not undone, in the preview and in the report; files and other values come back."""
+    config = {"model": "big", "tmp": 2}
+    with reprieve.open(project) as ws:
+        (project / "f").write_text("old")
+        base = ws.checkpoint("base")
+        ws.remember("tmp", 1, 2, set=lambda v: config.update(tmp=v), get=lambda: config["tmp"])
+        ws.remember("model", "small", "big", set=lambda v: config.update(model=v), get=lambda: config["model"])
+        (project / "f").write_text("new")
+        del config["tmp"]  # somebody removed it since
+        assert [action.verb for action in ws.plan_rollback(base).effects] == ["undo", "leave"]
+        report = ws.rollback(base, effects=True)
+        assert [outcome.state for outcome in report.effects] == ["undone", "failed"] and report.is_partial
+        assert "tmp could not be looked at (KeyError: 'tmp')" in report.effects[1].detail
+        assert config == {"model": "small"} and (project / "f").read_text() == "old"
+
+
+def test_a_getter_that_fails_only_after_another_was_undone_stops_nothing(project: Path, home: Path) -> None:
+    config = {"tmp": 2}
+    with reprieve.open(project) as ws:
+        (project / "f").write_text("old")
+        base = ws.checkpoint("base")
+        ws.remember("config.tmp", 1, 2, set=lambda v: config.update(tmp=v), get=lambda: config["tmp"])
+        ws.remember("config", {}, dict(config), set=lambda v: config.clear())
+        (project / "f").write_text("new")
+        report = ws.rollback(base, effects=True)
+        assert [outcome.state for outcome in report.effects] == ["undone", "failed"] and report.is_partial
+        assert (project / "f").read_text() == "old"
+
+
 def test_without_a_yes_the_report_names_it_and_does_nothing(project: Path, home: Path) -> None:
     agent = Agent()
     with reprieve.open(project) as ws:

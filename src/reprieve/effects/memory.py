@@ -61,11 +61,14 @@ class MemoryDriver:
             return Check(UNCLEAR, self._where(effect))
         if kept.get is None:
             return Check(READY)
-        now = kept.get()
-        if now == kept.after:
-            return Check(READY)
-        if now == kept.before:
-            return Check(ALREADY, "it has its old value already")
+        try:
+            now = kept.get()
+            if now == kept.after:
+                return Check(READY)
+            if now == kept.before:
+                return Check(ALREADY, "it has its old value already")
+        except Exception as e:  # noqa: BLE001 - the program's own function and values; what they say is the answer
+            return Check(UNCLEAR, f"{kept.target} could not be looked at ({type(e).__name__}: {e})")
         return Check(CHANGED, f"{kept.target} was changed since")
 
     def undo(self, effect: Effect, names: Mapping[str, str]) -> Outcome:

@@ -10,7 +10,8 @@ been sent is sent again only where that cannot make it happen twice.
 
 from __future__ import annotations
 
-from reprieve.effects.driver import ALREADY, CHANGED, READY, UNCLEAR, Check
+from reprieve.effects.driver import ALREADY, CHANGED, READY, UNCLEAR
+from reprieve.effects.guarded import Guarded
 from reprieve.errors import Refused
 from reprieve.model.effect import (
     CONFLICT,
@@ -134,9 +135,10 @@ def _decide(
         return LEAVE_EFFECT, "it is still under way; run this again when it is finished", WANTED
     if effect.undo_state == UNDOING and not journal.is_orphaned(effect):
         return LEAVE_EFFECT, "another process is undoing it", UNDOING
-    driver = drivers.get(str((effect.inverse or {}).get("kind", effect.kind)))
-    if effect.inverse is None or driver is None:
+    found = drivers.get(str((effect.inverse or {}).get("kind", effect.kind)))
+    if effect.inverse is None or found is None:
         return LEAVE_EFFECT, why_not(effect), MANUAL if effect.state == UNKNOWN else GONE
+    driver = Guarded(found)
     if effect.expires_at and effect.expires_at < now_ns:
         return LEAVE_EFFECT, "the time in which it could be undone is over", MANUAL
     if effect.undo_state == MANUAL and not driver.may_repeat(effect):
@@ -152,7 +154,7 @@ def _decide(
             return LEAVE_EFFECT, effect.detail, MANUAL  # as an earlier rollback said
         why = f"{_NOT_KNOWN}, so it is not undone ({effect.detail})"
         return LEAVE_EFFECT, f"{why}. It would be: {says}", MANUAL
-    check = _look(driver, effect, names)
+    check = driver.check(effect, names)
     if check.state == CHANGED:
         return CLASH, check.detail, CONFLICT
     if check.state == UNCLEAR:
@@ -204,7 +206,7 @@ def _one(
         if effect.undo_state != FAILED:
             journal.survive(effect.id, FAILED, detail)
         return ends(FAILED, detail)
-    return ends(*_undo(journal, effect, drivers[str((effect.inverse or {})["kind"])], names))
+    return ends(*_undo(journal, effect, Guarded(drivers[str((effect.inverse or {})["kind"])]), names))
 
 
 def _undo(journal: Journal, effect: Effect, driver: Driver, names: Mapping[str, str]) -> tuple[str, str]:
@@ -219,7 +221,7 @@ def _undo(journal: Journal, effect: Effect, driver: Driver, names: Mapping[str, 
         claimed = journal.start_undo(effect.id)
     except Refused as e:
         return CONFLICT, e.message  # another process was first
-    check = _look(driver, claimed, names)
+    check = driver.check(claimed, names)
     if check.state == ALREADY:
         journal.end_undo(effect.id, UNDONE, check.detail)
         return UNDONE, check.detail
@@ -241,13 +243,6 @@ def _upwards(resource: str) -> Iterator[str]:
         yield resource
         above = resource.rpartition("/")[0]
         resource = "" if above.endswith(("/", ":")) or "/" not in above else above
-
-
-def _look(driver: Driver, effect: Effect, names: Mapping[str, str]) -> Check:
-    try:
-        return driver.check(effect, names)
-    except Refused as e:
-        return Check(UNCLEAR, e.message)
 
 
 def _in_the_way(effect: Effect, blocked: Mapping[str, str]) -> str:
