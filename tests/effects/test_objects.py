@@ -137,6 +137,69 @@ def test_what_cannot_come_back_because_its_bucket_is_gone_is_not_undone(
     assert outcome.state == "failed" and "NoSuchBucket" in outcome.detail
 
 
+def properties(s3: Any, key: str) -> dict[str, Any]:
+    """All that can be set on an object."""
+    found = s3.get_object(Bucket="plain", Key=key)
+    headers = ("CacheControl", "ContentDisposition", "ContentEncoding", "ContentLanguage", "ContentType", "Expires")
+    more = ("Metadata", "StorageClass", "WebsiteRedirectLocation", "ServerSideEncryption", "SSEKMSKeyId")
+    return {
+        **{name: found.get(name) for name in (*headers, *more)},
+        "body": found["Body"].read(),
+        "tags": s3.get_object_tagging(Bucket="plain", Key=key)["TagSet"],
+        "grants": sorted(map(str, s3.get_object_acl(Bucket="plain", Key=key)["Grants"])),
+    }
+
+
+@pytest.mark.parametrize("change", ["put_object", "delete_object"])
+def test_without_versions_an_object_comes_back_with_all_its_properties(
+    ws: Workspace, s3: Any, calls: ObjectCalls, endpoint: str, change: str
+) -> None:
+    boto3.client("s3", endpoint_url=endpoint).put_object(
+        Bucket="plain",
+        Key="app.js",
+        Body=b"\x1f\x8bgz",
+        ContentType="text/javascript",
+        ContentEncoding="gzip",
+        CacheControl="no-store",
+        ContentDisposition="inline",
+        ContentLanguage="de",
+        Expires="2031-05-06T07:08:09Z",
+        WebsiteRedirectLocation="/there",
+        StorageClass="STANDARD_IA",
+        ServerSideEncryption="aws:kms",
+        SSEKMSKeyId="arn:aws:kms:us-east-1:1:key/2",
+        Tagging="owner=ann&a%20b=c%3Dd",
+        Metadata={"m": "1"},
+        ACL="public-read",
+    )
+    was = properties(s3, "app.js")
+    assert len(was["tags"]) == 2 and len(was["grants"]) == 2
+    getattr(s3, change)(Bucket="plain", Key="app.js", **({"Body": b"new"} if change == "put_object" else {}))
+    with journal_of(ws) as journal:
+        assert [effect.cls for effect in journal.effects()] == ["restorable"]
+    assert [outcome.state for outcome in undo(ws)] == ["undone"]
+    assert properties(s3, "app.js") == was
+
+
+def test_what_of_an_object_cannot_be_put_back_is_named(
+    ws: Workspace, s3: Any, calls: ObjectCalls, endpoint: str
+) -> None:
+    """Then it is no more than compensable, and the preview and the report say what is missing."""
+    import urllib.request
+
+    headers = {"Content-Type": "text/plain", "Expires": "0", "x-amz-meta-name": "J\xf6rg", "x-amz-meta-plain": "yes"}
+    put = urllib.request.Request(f"{endpoint}/plain/odd", data=b"odd", headers=headers, method="PUT")
+    with urllib.request.urlopen(put):
+        s3.delete_object(Bucket="plain", Key="odd")
+    with journal_of(ws) as journal:
+        assert [effect.cls for effect in journal.effects()] == ["compensable"]
+    (outcome,) = undo(ws)
+    assert outcome.state == "undone"
+    assert "not 1 of its metadata that can't be written and its Expires, which is no date" in outcome.detail
+    assert body(s3, "plain", "odd") == b"odd"
+    assert s3.head_object(Bucket="plain", Key="odd")["Metadata"] == {"plain": "yes"}
+
+
 def test_bad_case_38_other_credentials_undo_nothing(
     ws: Workspace, s3: Any, calls: ObjectCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,9 +5,19 @@ from __future__ import annotations
 import base64
 
 from reprieve.app import journals
+from reprieve.app.object_image import properties
 from reprieve.effects.objects import BUCKET, DELETE, MARKER, PUT, VERSION, account
 from reprieve.errors import Refused
-from reprieve.model.effect import DONE, IRREVERSIBLE, REFUSED, RESTORABLE, REVERSIBLE, UNKNOWN, EffectDraft
+from reprieve.model.effect import (
+    COMPENSABLE,
+    DONE,
+    IRREVERSIBLE,
+    REFUSED,
+    RESTORABLE,
+    REVERSIBLE,
+    UNKNOWN,
+    EffectDraft,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +58,9 @@ class ObjectCalls:
         before, why = self._image(bucket, key) if known and key else ({}, "")
         if name == "CreateBucket":
             why = self._why_not_new(bucket)
-        cls = IRREVERSIBLE if not known or why else REVERSIBLE if name == "CreateBucket" else RESTORABLE
+        cls = REVERSIBLE if name == "CreateBucket" else COMPENSABLE if before.get("lost") else RESTORABLE
+        if not known or why:
+            cls = IRREVERSIBLE
         if cls == IRREVERSIBLE and self._ws.config.policy_mode == "autopilot":
             raise Refused(
                 f"{name} of {bucket}/{key} can't be taken back; autopilot does not do that",
@@ -101,9 +113,9 @@ class ObjectCalls:
                 return image, ""
             if head["ContentLength"] > _LARGEST:
                 return image, f"it is larger than {_LARGEST:,} bytes, and its bucket keeps no versions"
-            body = self._client.get_object(Bucket=bucket, Key=key)["Body"].read()
-            image["body"] = base64.b64encode(body).decode()
-            return image, ""
+            found = self._client.get_object(Bucket=bucket, Key=key, IfMatch=head["ETag"])
+            image["body"] = base64.b64encode(found["Body"].read()).decode()
+            return {**image, **properties(self._client, bucket, key, found)}, ""
         except self._client.exceptions.ClientError as e:
             return {}, f"what is there could not be read: {e}"
         finally:
@@ -145,5 +157,5 @@ class ObjectCalls:
         left = parsed.get("ETag", "") if name == "PutObject" else ""
         if "body" not in before:
             return {**inverse, "way": DELETE, "etag": left, "before": ""}
-        kept = {"body": before["body"], "metadata": before["metadata"], "type": before["type"]}
+        kept = {name: before[name] for name in ("body", "metadata", "type", "more", "lost")}
         return {**inverse, "way": PUT, "etag": left, "before": before["etag"], **kept}

@@ -4,7 +4,9 @@
                "bucket", "key", "way": "bucket" | "version" | "marker" | "delete" | "put",
                "version": id,                                    of what the effect made, where the bucket has versions
                "etag": of what it left,                          where it has none: compared before anything is done
-               "body": base64, "metadata": {...}, "type": ...}   what was there before
+               "body": base64, "metadata": {...}, "type": ...,   what was there before,
+               "more": {argument of put_object: value},          with its other headers, tags and grants
+               "lost": ["its tags", ...]}                        what of it can't be put back
 
 `version` and `marker` take away exactly what the effect added, whatever came later. Needs `pip install reprieve[s3]`.
 """
@@ -12,6 +14,7 @@
 from __future__ import annotations
 
 import base64
+from typing import cast
 
 from reprieve.effects.driver import ALREADY, CHANGED, READY, UNCLEAR, Check, Outcome
 from reprieve.errors import Misconfigured, Refused
@@ -43,7 +46,9 @@ class ObjectsDriver:
 
     def says(self, effect: Effect) -> str:
         inverse = effect.inverse or {}
-        return _SAYS[str(inverse["way"])].format(**{k: str(v) for k, v in inverse.items()})
+        said = _SAYS[str(inverse["way"])].format(**{k: str(v) for k, v in inverse.items()})
+        lost = inverse.get("lost")
+        return f"{said}; not {' and '.join(map(str, lost))}" if isinstance(lost, list) and lost else said
 
     def check(self, effect: Effect, names: Mapping[str, str]) -> Check:
         inverse = effect.inverse or {}
@@ -76,7 +81,8 @@ class ObjectsDriver:
                 client.delete_object(**where)
             else:
                 body = base64.b64decode(str(inverse["body"]))
-                client.put_object(**where, Body=body, Metadata=inverse["metadata"], ContentType=inverse["type"])
+                more = cast("dict[str, object]", inverse.get("more") or {})
+                client.put_object(**where, Body=body, Metadata=inverse["metadata"], ContentType=inverse["type"], **more)
         except (Refused, Misconfigured) as e:
             return Outcome(FAILED, e.message)
         except _errors() as e:
