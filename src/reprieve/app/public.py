@@ -50,7 +50,7 @@ class Workspace:
 
     def checkpoint(self, label: str = "", *, pin: bool = False, note: str = "") -> Made:
         """Take a checkpoint; durable when this returns. It names its gaps."""
-        return self._inner.checkpoint(label, pin=pin, note=note)
+        return self._inner.checkpoint(_text(label, "label"), pin=pin, note=_text(note, "note"))
 
     def status(self, since: Ref | None = None) -> Status:
         """What changed since a checkpoint (default: the latest)."""
@@ -294,6 +294,12 @@ def _ref(ref: Ref | None) -> str | None:
     if ref is None or isinstance(ref, str):
         return ref
     return ref.entry.id if isinstance(ref, Made) else ref.id
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise Usage(f"the {what} {value!r} is no text; no checkpoint was taken", hints=[f"{what}=str(...)"])
+    return value
 
 
 def _paths(paths: Sequence[str]) -> tuple[bytes, ...]:

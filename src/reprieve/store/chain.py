@@ -43,9 +43,16 @@ def new_id() -> str:
 
 
 def entry_hash(workspace: str, entry: TimelineEntry) -> bytes:
-    """The hash that an entry must have. Raises TypeError or ValueError if a field has a wrong type."""
+    """The hash that an entry must have. Raises TypeError if a field has another type than the one it is read with.
+
+    The database keeps 7 in a column of text as "7": its hash would fit what was given, and never what is read.
+    """
     parts = [_TAG, entry.prev]
-    for value in (workspace, *[getattr(entry, name) for name in _COVERED]):
+    values = (workspace, *[getattr(entry, name) for name in _COVERED])
+    for name, value, wanted in zip(("workspace", *_COVERED), values, (str, *_TYPES), strict=True):
+        if type(value) is not wanted:
+            raise TypeError(f"{name} of an entry is {value!r}, not {wanted.__name__}")
+    for value in values:
         if type(value) is str:
             raw = value.encode()
         elif type(value) is int:
@@ -61,7 +68,7 @@ def next_entry(workspace: str, draft: Draft, last: tuple[int, bytes] | None, *, 
     """The draft in its place after last, (seq, hash) of the newest entry."""
     seq, prev = last or (0, FIRST_PREV)
     fields: dict[str, Any] = {
-        name: _clean(value) if type(value) is str else value for name, value in draft.as_dict().items()
+        name: _clean(value) if isinstance(value, str) else value for name, value in draft.as_dict().items()
     }
     fields["delta"] = bytes(draft.delta)
     entry = TimelineEntry(**{**fields, "id": id, "seq": seq + 1, "prev": prev, "hash": b""})
@@ -125,5 +132,5 @@ def contains(entry: TimelineEntry, needle: str) -> bool:
 
 
 def _clean(text: str) -> str:
-    """Text that UTF-8 can hold; a label may come from a command line with any bytes in it."""
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    """Plain text that UTF-8 can hold: a label may come from a command line with any bytes in it, or be an Enum."""
+    return str.encode(text, "utf-8", "surrogatepass").decode("utf-8", "replace")

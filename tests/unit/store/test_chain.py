@@ -23,3 +23,13 @@ def test_a_number_that_is_read_as_something_else_is_one_changed_entry(number: ob
     assert list(breaks("w", entries)) == []
     entries[1] = entries[1].replace(seq=number)
     assert list(breaks("w", entries)) == [(2, "changed")]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("label", 7), ("label", True), ("note", b"bytes"), ("actor", None), ("files", True), ("size", 1.0), ("data", {})],
+)
+def test_a_field_that_would_be_read_as_something_else_has_no_hash(field: str, value: object) -> None:
+    """A hash over another type than the one that is read never fits: it must fail before anything is stored."""
+    with pytest.raises(TypeError, match=f"^{field} of an entry is"):
+        next_entry("w", Draft(CHECKPOINT, 1, "person").replace(**{field: value}), None, id="id")
