@@ -175,3 +175,45 @@ def test_looking_makes_nothing(cli: Cli, home: Path) -> None:
     assert not (home / "threads").exists()
     assert cli("thread", "fly", check=False).code == 2
     assert cli("thread", "fork", "a", check=False).code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("rollback", "order-7", "~3"), "Would roll back 'order-7'"),
+        (("rollback", "order-7", "~3", "--files"), "made4.txt"),
+        (("fork", "order-7", "~3", "other"), "'other' would begin"),
+        (("prune", "order-7", "--yes"), "Would give up 4 states"),
+        (("delete", "order-7", "--yes"), "Would delete 'order-7' with 5 states"),
+    ],
+)
+def test_a_dry_run_shows_and_touches_nothing(
+    cli: Cli, ids: list[str], project: Path, words: tuple[str, ...], said: str
+) -> None:
+    """What a person only wants to see must not happen: a thread that is deleted is gone for good."""
+    before = cli("thread", "verify", "--json").json["threads"], cli("log", "--json").json
+    assert said in cli("thread", *words, "--dry-run").out
+    assert cli("thread", *words, "--dry-run", "--json").json["ok"]
+    assert (cli("thread", "verify", "--json").json["threads"], cli("log", "--json").json) == before
+    assert (project / "made4.txt").exists()
+
+
+def test_a_dry_run_fails_where_the_real_one_would(cli: Cli, ids: list[str]) -> None:
+    cli("thread", "fork", "order-7", ids[2], "other")
+    assert cli("thread", "fork", "order-7", ids[2], "other", "--dry-run", check=False).code == 4
+    assert cli("thread", "rollback", "order-7", "head", "--dry-run", check=False).code == 2
+    assert cli("thread", "delete", "nobody", "--dry-run", check=False).code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("adopt", "handoff.json", "new", "--dry-run"),
+        ("verify", "--dry-run"),
+        ("fork", "order-7", "head", "new", "--files"),
+        ("delete", "order-7", "--keep", "2", "--yes"),
+    ],
+)
+def test_an_option_is_refused_where_it_would_be_ignored(cli: Cli, ids: list[str], words: tuple[str, ...]) -> None:
+    assert cli("thread", *words, check=False).code == 2
+    assert [one["id"] for one in cli("thread", "list", "--json").json["threads"]] == ["order-7"]

@@ -140,7 +140,7 @@ def _thread(ws: Workspace, asked: Asked, expect: str) -> tuple[Plan, Report | No
         if not expect:
             return plan, None
         _must_be(plan, expect)
-        moved, report = roll_thread_back(threads, files, thread, id, with_files=with_files, expect=dry.before)
+        moved, _, report = roll_thread_back(threads, files, thread, id, with_files=with_files, expect=dry.before)
         report = report or Report("")
         return plan, report.replace(
             operation=report.operation or moved.id, redo=f"reprieve thread rollback {thread} {moved.before}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from reprieve.errors import Conflict, Misconfigured, Partial, Refused, Usage
 from reprieve.store.thread_db import SqliteThreads
@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 FILE = "threads.db"
 
 
+class Rolled(NamedTuple):
+    """What going back does to a thread and, if they go along, to the files. A dry run has no report."""
+
+    moved: Moved
+    plan: Plan | None = None
+    report: Report | None = None
+
+
 class Files:
     """The files that belong to threads: a workspace's checkpoints."""
 
@@ -41,9 +49,9 @@ class Files:
         found = self._ws.timeline.head()
         return found.id if found is not None else self.position(label)
 
-    def rollback(self, checkpoint: str, *, dry_run: bool = False) -> tuple[Plan, Report | None]:
+    def rollback(self, checkpoint: str, *, dry_run: bool = False, expect: str = "") -> tuple[Plan, Report | None]:
         """Move the files to a checkpoint. Raises Conflict or Refused, nothing touched."""
-        return self._ws.rollback(checkpoint, dry_run=dry_run)
+        return self._ws.rollback(checkpoint, dry_run=dry_run, expect=expect)
 
 
 def open_threads(
@@ -108,20 +116,31 @@ def save_state(threads: Threads, files: Files | None, thread: str, values: Mappi
 
 
 def roll_back(
-    threads: Threads, files: Files | None, thread: str, id: str, *, with_files: bool, expect: str = ""
-) -> tuple[Moved, Report | None]:
+    threads: Threads,
+    files: Files | None,
+    thread: str,
+    id: str,
+    *,
+    with_files: bool,
+    expect: str = "",
+    expect_plan: str = "",
+    dry_run: bool = False,
+) -> Rolled:
     """Roll a thread back, and the files of that moment with it. Files go first: they may be in conflict.
 
+    `expect`: the head of the thread, `expect_plan`: the id of the plan of the files, that were agreed to.
     Raises BadRef, Usage, Conflict, Refused with nothing moved; Partial if the thread moved on after the files had gone.
     """
     if not with_files:
-        return rollback(threads, thread, id, expect=expect), None
+        return Rolled(rollback(threads, thread, id, expect=expect, dry_run=dry_run))
     planned = rollback(threads, thread, id, expect=expect, dry_run=True)
     if files is None or not planned.files:
         raise Usage(f"no file checkpoint is known for {id}", hints=["roll back the state alone, without the files"])
-    report = files.rollback(planned.files)[1]
+    plan, report = files.rollback(planned.files, dry_run=dry_run, expect=expect_plan)
+    if dry_run:
+        return Rolled(planned, plan)
     try:
-        return rollback(threads, thread, id, expect=planned.before), report
+        return Rolled(rollback(threads, thread, id, expect=planned.before), plan, report)
     except Conflict as exc:
         raise Partial(
             f"the files are as at {planned.files}, but the thread '{thread}' moved on meanwhile and was left alone",

@@ -43,7 +43,7 @@ def carry_out(move: Move, out: Terminal, words: Words, *, dry_run: bool, ask: bo
     if dry_run or (ask and out.is_interactive):
         plan, _ = move(dry_run=True, expect="")
         if dry_run:
-            _preview(plan, out, words)
+            preview(plan, out, words)
             return 0
         if (plan.actions or any(action.verb != KEEP_EFFECT for action in plan.effects)) and not plan.conflicts:
             show_plan(plan, out, words)
@@ -61,7 +61,8 @@ def carry_out(move: Move, out: Terminal, words: Words, *, dry_run: bool, ask: bo
     return PARTLY if report.is_partial else 0
 
 
-def _preview(plan: Plan, out: Terminal, words: Words) -> None:
+def preview(plan: Plan, out: Terminal, words: Words) -> None:
+    """A dry run: the plan, and that it stays one."""
     if out.json:
         from reprieve.app.render import plan_json
 

@@ -86,7 +86,7 @@ class ReprieveCheckpoints:
         Raises Usage, Conflict or Refused with nothing moved.
         """
         thread = self._thread_of(checkpoint_id)
-        return roll_back(self._threads, self._files, thread, checkpoint_id, with_files=files)[0].id
+        return roll_back(self._threads, self._files, thread, checkpoint_id, with_files=files).moved.id
 
     def _save(self, checkpoint: WorkflowCheckpoint) -> None:
         fields, name = checkpoint.to_dict(), checkpoint.workflow_name

@@ -72,7 +72,7 @@ class Items:
 
         `files`: those of that moment too; they go first. Raises BadRef, Usage, Conflict, Refused with nothing moved.
         """
-        moved, report = roll_back(self.threads, self._files, thread, id, with_files=files)
+        moved, _, report = roll_back(self.threads, self._files, thread, id, with_files=files)
         items, now = self.read(thread), moved.id
         legal = legal_cuts(items)[-1]
         if legal < len(items):

@@ -339,7 +339,9 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
         items = returns(self._threads, thread_id, checkpoint_id)
         if store is not None:
             store.check(thread_id, checkpoint_id, on_conflict=on_conflict)
-        moved, report = roll_back(self._threads, self._files, thread_id, checkpoint_id, with_files=files, expect=expect)
+        moved, _, report = roll_back(
+            self._threads, self._files, thread_id, checkpoint_id, with_files=files, expect=expect
+        )
         stored = None if store is None else store.rollback(thread_id, checkpoint_id, on_conflict="keep")
         return {
             "store_items": [{"namespace": list(one.place[0]), "key": one.place[1]} for one in items],

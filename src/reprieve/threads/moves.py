@@ -95,10 +95,12 @@ def fork(
     into: Threads | None = None,
     up_to: int = 1 << 62,
     note: Mapping[str, str] | None = None,
+    dry_run: bool = False,
 ) -> Moved:
     """Begin a new thread with a state, its ancestors and what belongs to them. `into`: in another store.
 
-    `up_to`: as the source was at that entry. Raises BadRef, and Conflict if the new thread is not empty.
+    `up_to`: as the source was at that entry. `dry_run`: only see whether it can be done. Raises BadRef, and Conflict
+    if the new thread is not empty.
     """
     target = into or threads
     if naming_of(target) != naming_of(threads):
@@ -112,6 +114,9 @@ def fork(
         story = threads.story(thread)
         story = story._replace(voids=tuple(void for void in story.voids if void.end <= up_to))
         point = _point(threads, thread, story, entries, id, None)
+        if dry_run:
+            _must_be_free(target, new)
+            return Moved(new, "", id, "", len(point.kept), str(point.body.get("files", "")))
         rows = list(_lineage(threads, story, entries, point))
         note = note or {"forked_from": f"{thread}:{id}"}
         if point.waits:
@@ -208,13 +213,18 @@ def _open(threads: Threads, thread: str) -> tuple[ThreadRecord, list[ThreadEntry
     return record, threads.store.entries(thread, old=False)
 
 
-def _empty(threads: Threads, thread: str) -> ThreadRecord:
+def _must_be_free(threads: Threads, thread: str) -> ThreadRecord | None:
     record = threads.store.thread(thread)
+    if record is not None and not record.is_deleted and record.seq:
+        raise Conflict(f"there is a thread '{thread}' already; nothing was changed", hints=["choose another name"])
+    return record
+
+
+def _empty(threads: Threads, thread: str) -> ThreadRecord:
+    record = _must_be_free(threads, thread)
     if record is None:
         record = ThreadRecord(thread, 0, FIRST_PREV, threads.clock())
         threads.store.save_thread(record)
-    elif not record.is_deleted and record.seq:
-        raise Conflict(f"there is a thread '{thread}' already; nothing was changed", hints=["choose another name"])
     elif record.is_deleted:
         record = record._replace(is_deleted=False)
         threads.store.save_thread(record)

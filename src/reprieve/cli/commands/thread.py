@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from reprieve.app import thread_views as views
-from reprieve.app.threads import FILE, Files, open_threads, path_of, roll_back
+from reprieve.app.threads import FILE, Files, Rolled, open_threads, path_of, roll_back
 from reprieve.cli import humane, opening
+from reprieve.cli.commands.rollback import WORDS
 from reprieve.cli.spec import Argument, Command, Option, Parsed
+from reprieve.cli.take_back import preview
 from reprieve.cli.terminal import Terminal
 from reprieve.errors import Misconfigured, Refused, Usage
 from reprieve.store.thread_memory import MemoryThreads
@@ -51,15 +53,22 @@ SPEC = Command(
         Option("--expect", "An earlier hash: the thread must still contain it", metavar="HASH"),
         Option("--keep", "Keep this many of the newest states, and the head", metavar="N", default="1"),
         Option("--key", "The key of encrypted threads: env:VAR, file:PATH or keyring:NAME", metavar="REF"),
-        Option("--dry-run", "Show what would be given up and stop"),
+        Option("--dry-run", "With rollback, fork, prune and delete: show what would happen and stop"),
         Option("--yes", "Do not ask", short="-y"),
     ),
     exit_codes=((5, "not confirmed, or a hand-off is not what was handed over"), (13, "a thread is damaged")),
 )
 
 
+# what would be taken for a promise by an action that does not keep it
+_ONLY_FOR = {"dry-run": ("rollback", "fork", "prune", "delete"), "files": ("rollback",), "keep": ("prune",)}
+
+
 def run(args: Parsed, out: Terminal) -> int:
     action = args.text("ACTION")
+    for option, actions in _ONLY_FOR.items():
+        if action not in actions and (args.flag(option) or args.many(option)):
+            raise Usage(f"'thread {action}' takes no --{option}", hints=["see: reprieve thread --help"])
     words = list(args.many("WORDS"))
     needed = {"list": (0, 0), "show": (1, 2), "diff": (2, 3), "rollback": (2, 2), "fork": (3, 3), "handoff": (1, 2),
               "adopt": (2, 2), "verify": (0, 1), "search": (1, 1), "prune": (1, 1), "delete": (1, 1)}  # fmt: skip
@@ -162,7 +171,10 @@ def _diff(args: Parsed, out: Terminal, threads: Threads, files: Files | None, wo
 def _rollback(args: Parsed, out: Terminal, threads: Threads, files: Files | None, words: list[str]) -> None:
     thread, id = words[0], views.find_state(threads, words[0], words[1])
     items = returns(threads, thread, id)
-    moved, report = roll_back(threads, files, thread, id, with_files=args.flag("files"))
+    if args.flag("dry-run"):
+        _preview(out, roll_back(threads, files, thread, id, with_files=args.flag("files"), dry_run=True))
+        return
+    moved, _, report = roll_back(threads, files, thread, id, with_files=args.flag("files"))
     out.answer(
         thread=thread, head=moved.id, restored_from=moved.target, rolled_back_from=moved.before,
         pending_writes=moved.writes, files=moved.files or None, files_rolled_back=report is not None,
@@ -182,11 +194,26 @@ def _rollback(args: Parsed, out: Terminal, threads: Threads, files: Files | None
     out.say(f"Take this back with: reprieve thread rollback {humane.safe(thread)} {moved.before}")
 
 
+def _preview(out: Terminal, rolled: Rolled) -> None:
+    moved, plan = rolled.moved, rolled.plan
+    out.answer(
+        thread=moved.thread, dry_run=True, target=moved.target, head=moved.before,
+        pending_writes=moved.writes, files=moved.files or None,
+    )  # fmt: skip
+    out.line(f"Would roll back '{humane.safe(moved.thread)}' to {moved.target}; its head is {moved.before}")
+    if plan is None:
+        out.say("Nothing was touched: this was a dry run")
+    else:
+        preview(plan, out, WORDS)
+
+
 def _fork(args: Parsed, out: Terminal, threads: Threads, files: Files | None, words: list[str]) -> None:
     thread, id, new = words[0], views.find_state(threads, words[0], words[1]), words[2]
-    moved = moves.fork(threads, thread, id, new)
-    out.answer(thread=new, head=moved.id, forked_from=f"{thread}:{id}")
-    out.line(f"'{humane.safe(new)}' begins with {id} of '{humane.safe(thread)}'")
+    is_dry = args.flag("dry-run")
+    moved = moves.fork(threads, thread, id, new, dry_run=is_dry)
+    out.answer(thread=new, dry_run=is_dry, head=moved.id or None, forked_from=f"{thread}:{id}")
+    begins = "would begin" if is_dry else "begins"
+    out.line(f"'{humane.safe(new)}' {begins} with {id} of '{humane.safe(thread)}'")
 
 
 def _handoff(args: Parsed, out: Terminal, threads: Threads, files: Files | None, words: list[str]) -> None:
@@ -255,10 +282,13 @@ def _prune(args: Parsed, out: Terminal, threads: Threads, files: Files | None, w
 def _delete(args: Parsed, out: Terminal, threads: Threads, files: Files | None, words: list[str]) -> None:
     thread = words[0]
     record = views.thread_json(threads, views.find_thread(threads, thread))
-    _confirm(args, out, f"Delete '{thread}' with {humane.count(record['states'], 'state')} for good?")
-    retention.delete(threads, thread)
-    out.answer(thread=thread, states=record["states"])
-    out.line(f"Deleted '{humane.safe(thread)}' with {humane.count(record['states'], 'state')}")
+    is_dry = args.flag("dry-run")
+    if not is_dry:
+        _confirm(args, out, f"Delete '{thread}' with {humane.count(record['states'], 'state')} for good?")
+        retention.delete(threads, thread)
+    out.answer(thread=thread, dry_run=is_dry, states=record["states"])
+    done = "Would delete" if is_dry else "Deleted"
+    out.line(f"{done} '{humane.safe(thread)}' with {humane.count(record['states'], 'state')}")
 
 
 def _confirm(args: Parsed, out: Terminal, question: str) -> None:
