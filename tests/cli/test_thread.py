@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,9 @@ def test_rollback_and_back_again(cli: Cli, ids: list[str], project: Path) -> Non
 def test_P34_the_files_of_the_moment_go_along_if_asked_for(cli: Cli, ids: list[str], project: Path) -> None:
     done = cli("thread", "rollback", "order-7", ids[1], "--files", "--json").json
     assert done["files_rolled_back"] and not (project / "made4.txt").exists() and (project / "made1.txt").exists()
+    assert sorted(done["report"]["deleted"]) == ["made2.txt", "made3.txt", "made4.txt"]
+    assert done["report"]["redo"] == "reprieve redo" and done["report"]["safety_checkpoint"]
+    assert done["plan"]["target"] == done["files"]
     cli("redo")
     assert (project / "made4.txt").exists()
     assert cli("thread", "show", "order-7", "head", "--json").json["state"]["values"]["plan"] == {"step": 1}
@@ -217,3 +221,62 @@ def test_a_dry_run_fails_where_the_real_one_would(cli: Cli, ids: list[str]) -> N
 def test_an_option_is_refused_where_it_would_be_ignored(cli: Cli, ids: list[str], words: tuple[str, ...]) -> None:
     assert cli("thread", *words, check=False).code == 2
     assert [one["id"] for one in cli("thread", "list", "--json").json["threads"]] == ["order-7"]
+
+
+@pytest.fixture
+def charged(project: Path, home: Path) -> list[str]:
+    """A thread whose second step charged a card and wrote a file; afterwards a person wrote one, too."""
+    with reprieve.open(project) as ws, ReprieveSaver(ws) as saver:
+        first = put(saver, 0)
+        with ws.guard(name="pay", session="s"):
+            (project / "receipt.txt").write_text("the agent's")
+            ws.record_http("POST", "http://127.0.0.1:9/charges", description="charged the card")
+            ws.record_command(["true"], description="opened an account")
+        second = put(saver, 1, first)
+    (project / "mine.txt").write_text("a person's")
+    return [first, second]
+
+
+def test_files_that_go_along_are_reported_as_by_a_rollback(cli: Cli, charged: list[str], project: Path) -> None:
+    """What stays, and what stands outside of the folder, is named; that it is not whole is in the exit code."""
+    assert (
+        "opened an account: it stands" in cli("thread", "rollback", "order-7", charged[0], "--files", "--dry-run").out
+    )
+    done = cli("thread", "rollback", "order-7", charged[0], "--files", check=False)
+    assert done.code == 6
+    assert not (project / "receipt.txt").exists() and (project / "mine.txt").exists()
+    for said in (
+        "charged the card: it is irreversible",
+        "opened an account: it stands; undo it with: reprieve compensate",
+        "kept      mine.txt",
+        "Take this back with: reprieve redo",
+        f"Take the thread back with: reprieve thread rollback order-7 {charged[1]}",
+    ):
+        assert said in done.out
+    for line in done.out.splitlines():
+        if line.startswith("Take"):
+            cli(*line.partition(": reprieve ")[2].split())
+    assert (project / "receipt.txt").read_text() == "the agent's"
+    assert cli("thread", "show", "order-7", "head", "--json").json["state"]["values"]["plan"] == {"step": 1}
+
+
+def test_the_report_of_files_that_go_along_is_in_the_answer(cli: Cli, charged: list[str]) -> None:
+    done = cli("thread", "rollback", "order-7", charged[0], "--files", "--json", check=False)
+    assert done.code == 6 and done.json["restored_from"] == charged[0]
+    report = done.json["report"]
+    assert [one["path"] for one in report["kept"]] == ["mine.txt"]
+    assert {one["state"] for one in report["effects"]} == {"pending"} and len(report["effects"]) == 2
+    assert len(cli("effects", "--pending", "--json").json["effects"]) == 2, "nothing was undone"
+
+
+@pytest.mark.parametrize("thread", ["two words", "-dashed", "it's"])
+def test_the_way_back_can_be_typed_as_it_is_said(cli: Cli, project: Path, thread: str) -> None:
+    """With the folder that was named, and with a name that a shell would take apart."""
+    with ReprieveSaver(project / "my state") as saver:
+        first = put(saver, 0, thread=thread)
+        put(saver, 1, first, thread=thread)
+    done = cli("thread", "rollback", "--state", "my state", "--", thread, first)
+    (line,) = [line for line in done.out.splitlines() if line.startswith("Take this back with: ")]
+    cli(*shlex.split(line.partition(": reprieve ")[2]))
+    head = cli("thread", "show", "--state", "my state", "--json", "--", thread, "head").json["state"]
+    assert head["values"]["plan"] == {"step": 1}

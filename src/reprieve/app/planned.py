@@ -110,7 +110,7 @@ def _effects_plan(side: world.Side | None, asked: Asked) -> Plan:
 def _thread(ws: Workspace, asked: Asked, expect: str) -> tuple[Plan, Report | None]:
     import os
 
-    from reprieve.app.thread_views import find_state
+    from reprieve.app.thread_views import find_state, rollback_command
     from reprieve.threads.moves import rollback
     from reprieve.threads.values import Types
 
@@ -122,7 +122,7 @@ def _thread(ws: Workspace, asked: Asked, expect: str) -> tuple[Plan, Report | No
         id = find_state(threads, thread, str(asked.get("state") or "~1"))
         dry = rollback(threads, thread, id, dry_run=True)
         move = Action(THREAD, thread.encode("utf-8", "surrogateescape"), "rollback", None, None, reason=f"back to {id}")
-        of_files = ws.rollback(dry.files, dry_run=True)[0] if with_files and dry.files else None
+        of_files = files.rollback(dry.files, dry_run=True)[0] if with_files and files and dry.files else None
         if with_files and of_files is None:
             raise Usage(f"no file checkpoint is known for {id}", hints=["roll back the state alone, without the files"])
         hashed = "\0".join(("thread", thread, id, dry.before, of_files.id if of_files else ""))
@@ -136,15 +136,17 @@ def _thread(ws: Workspace, asked: Asked, expect: str) -> tuple[Plan, Report | No
             kept=of_files.kept if of_files else (),
             not_undone=of_files.not_undone if of_files else (),
             of=dry.before,
+            effects=of_files.effects if of_files else (),
         )
         if not expect:
             return plan, None
         _must_be(plan, expect)
         moved, _, report = roll_thread_back(threads, files, thread, id, with_files=with_files, expect=dry.before)
         report = report or Report("")
-        return plan, report.replace(
-            operation=report.operation or moved.id, redo=f"reprieve thread rollback {thread} {moved.before}"
-        )
+        # the files and the thread are two ways back
+        back = rollback_command(thread, moved.back) if moved.back else ""
+        redo = " && ".join(filter(None, (report.redo, back)))
+        return plan, report.replace(operation=report.operation or moved.id, redo=redo)
     finally:
         threads.store.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +19,12 @@ from reprieve.threads.verify import verify
 
 # what a state's metadata says about how it came about
 ORIGINS = ("rolled_back_from", "restored_from", "forked_from", "adopted_from", "adopted_sha256")
+
+
+def rollback_command(thread: str, state: str, *options: str) -> str:
+    """What a person types to take a thread to a state."""
+    end = ("--",) if thread.startswith("-") else ()
+    return shlex.join(("reprieve", "thread", "rollback", *options, *end, thread, state))
 
 
 def find_thread(threads: Threads, id: str) -> ThreadRecord:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from reprieve.errors import Conflict, Misconfigured, Partial, Refused, Usage
+from reprieve.model.plan import CANCEL_EFFECT, LEAVE_EFFECT, UNDO_EFFECT
 from reprieve.store.thread_db import SqliteThreads
 from reprieve.store.thread_memory import MemoryThreads
 from reprieve.store.thread_sealed import covered, raw_of, readable
@@ -50,8 +51,18 @@ class Files:
         return found.id if found is not None else self.position(label)
 
     def rollback(self, checkpoint: str, *, dry_run: bool = False, expect: str = "") -> tuple[Plan, Report | None]:
-        """Move the files to a checkpoint. Raises Conflict or Refused, nothing touched."""
-        return self._ws.rollback(checkpoint, dry_run=dry_run, expect=expect)
+        """Move the files to a checkpoint; effects since then stand and are named. Raises Conflict, nothing touched."""
+        plan, report = self._ws.rollback(checkpoint, effects="list", dry_run=dry_run, expect=expect)
+        why = f"it stands; undo it with: reprieve compensate {checkpoint} --execute"
+        left = tuple(
+            action.replace(verb=LEAVE_EFFECT, reason=why) if action.verb in (UNDO_EFFECT, CANCEL_EFFECT) else action
+            for action in plan.effects
+        )
+        if report is not None:
+            reasons = {action.effect: action.reason for action in left}
+            said = (effect.replace(detail=reasons.get(effect.id, effect.detail)) for effect in report.effects)
+            report = report.replace(effects=tuple(said))
+        return plan.replace(effects=left), report
 
 
 def open_threads(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reprieve.app.thread_views import rollback_command
 from reprieve.app.threads import states_at
 from reprieve.cli import humane
 
@@ -18,4 +19,4 @@ def offer_threads(ws: Workspace, checkpoint: str, out: Terminal) -> None:
     if out.json and found:
         out.answer(threads=[{"thread": thread, "state": state} for thread, state in found])
     for thread, state in found:
-        out.say(f"Agent's state of that moment: reprieve thread rollback {humane.safe(thread)} {state}")
+        out.say(f"Agent's state of that moment: {humane.safe(rollback_command(thread, state))}")

@@ -33,6 +33,11 @@ class Moved(NamedTuple):
     writes: int  # kept with it: questions that wait, finished parallel work
     files: str  # the file checkpoint of that moment, "" if none is known
 
+    @property
+    def back(self) -> str:
+        """The state that takes this back; "" if the thread was there before, and only lost what was answered since."""
+        return self.before if self.before != self.target else ""
+
 
 class _Point(NamedTuple):
     """A state, seen as something to go back to."""

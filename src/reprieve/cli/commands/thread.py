@@ -12,14 +12,15 @@ from typing import Any
 from reprieve.app import thread_views as views
 from reprieve.app.threads import FILE, Files, Rolled, open_threads, path_of, roll_back
 from reprieve.cli import humane, opening
-from reprieve.cli.commands.rollback import WORDS
 from reprieve.cli.spec import Argument, Command, Option, Parsed
-from reprieve.cli.take_back import preview
+from reprieve.cli.take_back import Words, carry_out, preview
 from reprieve.cli.terminal import Terminal
 from reprieve.errors import Misconfigured, Refused, Usage
+from reprieve.model.plan import Plan, Report
 from reprieve.store.thread_memory import MemoryThreads
 from reprieve.threads import handoff, moves, retention
 from reprieve.threads.items import returns
+from reprieve.threads.moves import Moved
 from reprieve.threads.search import search
 from reprieve.threads.threads import Threads
 from reprieve.threads.values import Types
@@ -36,7 +37,8 @@ SPEC = Command(
         "`list`; `show THREAD [STATE]`; `diff THREAD STATE [STATE]`; `rollback THREAD STATE`; `fork THREAD STATE NEW`; "
         "`handoff THREAD [STATE]` prints what `adopt FILE NEW` takes (FILE `-`: standard input); `verify [THREAD]`; "
         "`search TEXT`; `prune THREAD`; `delete THREAD`. STATE is an id or a unique beginning or end of one, `head`, "
-        "or `~N`, N states before the newest. Nothing but `prune` and `delete` erases anything. The threads are those "
+        "or `~N`, N states before the newest. With --files the files move as by `rollback`; effects stand and are "
+        "named. Nothing but `prune` and `delete` erases anything. The threads are those "
         "of the workspace; --state names a folder with threads of its own."
     ),
     arguments=(
@@ -56,8 +58,14 @@ SPEC = Command(
         Option("--dry-run", "With rollback, fork, prune and delete: show what would happen and stop"),
         Option("--yes", "Do not ask", short="-y"),
     ),
-    exit_codes=((5, "not confirmed, or a hand-off is not what was handed over"), (13, "a thread is damaged")),
+    exit_codes=(
+        (4, "with --files: conflict, nothing was touched"),
+        (5, "not confirmed, or a hand-off is not what was handed over"),
+        (6, "with --files: partly done, as where an effect stands"),
+        (13, "a thread is damaged"),
+    ),
 )
+_FILES = Words("Roll back {count}?", "Rolled files back to {target}", "Files are as they were at {target}")
 
 
 # what would be taken for a promise by an action that does not keep it
@@ -75,13 +83,12 @@ def run(args: Parsed, out: Terminal) -> int:
     least, most = needed[action]
     if not least <= len(words) <= most:
         raise Usage(f"'thread {action}' takes {_count(least, most)}", hints=["see: reprieve thread --help"])
-    acts: dict[str, Callable[[Parsed, Terminal, Threads, Files | None, list[str]], None]] = {
+    acts: dict[str, Callable[[Parsed, Terminal, Threads, Files | None, list[str]], int | None]] = {
         "list": _list, "show": _show, "diff": _diff, "rollback": _rollback, "fork": _fork, "handoff": _handoff,
         "adopt": _adopt, "verify": _verify, "search": _search, "prune": _prune, "delete": _delete,
     }  # fmt: skip
     with _opened(args, out) as (threads, files):
-        acts[action](args, out, threads, files, words)
-    return 0
+        return acts[action](args, out, threads, files, words) or 0
 
 
 @contextmanager
@@ -168,30 +175,54 @@ def _diff(args: Parsed, out: Terminal, threads: Threads, files: Files | None, wo
         out.line("No difference")
 
 
-def _rollback(args: Parsed, out: Terminal, threads: Threads, files: Files | None, words: list[str]) -> None:
+def _rollback(args: Parsed, out: Terminal, threads: Threads, files: Files | None, words: list[str]) -> int:
     thread, id = words[0], views.find_state(threads, words[0], words[1])
     items = returns(threads, thread, id)
+    with_files, code = args.flag("files"), 0
     if args.flag("dry-run"):
-        _preview(out, roll_back(threads, files, thread, id, with_files=args.flag("files"), dry_run=True))
-        return
-    moved, _, report = roll_back(threads, files, thread, id, with_files=args.flag("files"))
+        _preview(out, roll_back(threads, files, thread, id, with_files=with_files, dry_run=True))
+        return 0
+    if with_files:
+        moved, code = _with_files(args, out, threads, files, thread, id)
+    else:
+        moved = roll_back(threads, files, thread, id, with_files=False).moved
     out.answer(
         thread=thread, head=moved.id, restored_from=moved.target, rolled_back_from=moved.before,
-        pending_writes=moved.writes, files=moved.files or None, files_rolled_back=report is not None,
+        pending_writes=moved.writes, files=moved.files or None, files_rolled_back=with_files,
         store_items=[{"namespace": list(one.place[0]), "key": one.place[1]} for one in items],
     )  # fmt: skip
     out.line(f"Rolled back '{humane.safe(thread)}' to {moved.target}; its head is {moved.id}")
-    if report is not None:
-        restored, deleted = humane.count(len(report.restored), "path"), len(report.deleted)
-        out.line(f"Files are as at {moved.files}: {restored} restored, {deleted} deleted")
-    elif moved.files:
+    if moved.files and not with_files:
         out.say(f"Files stay as they are. Those of that moment: reprieve rollback {moved.files}")
     if items:
         out.say(
             f"{humane.count(len(items), 'item')} of the long-term store stay as they are;"
             " the program that has it takes them back: ReprieveStore.rollback"
         )
-    out.say(f"Take this back with: reprieve thread rollback {humane.safe(thread)} {moved.before}")
+    if moved.back:
+        given = [word for name in ("state", "key") for value in args.many(name) for word in (f"--{name}", value)]
+        command = views.rollback_command(thread, moved.back, *given)
+        out.say(f"Take {'the thread' if with_files else 'this'} back with: {humane.safe(command)}")
+    return code
+
+
+def _with_files(
+    args: Parsed, out: Terminal, threads: Threads, files: Files | None, thread: str, id: str
+) -> tuple[Moved, int]:
+    """The files and the thread: shown, confirmed, reported and answered as by `rollback`."""
+    moved: list[Moved] = []
+
+    def move(*, dry_run: bool, expect: str) -> tuple[Plan, Report | None]:
+        head = moved[-1].before if moved else ""
+        rolled = roll_back(
+            threads, files, thread, id, with_files=True, expect=head, expect_plan=expect, dry_run=dry_run
+        )
+        moved.append(rolled.moved)
+        assert rolled.plan is not None
+        return rolled.plan, rolled.report
+
+    code = carry_out(move, out, _FILES, dry_run=False, ask=not args.flag("yes"))
+    return moved[-1], code
 
 
 def _preview(out: Terminal, rolled: Rolled) -> None:
@@ -204,7 +235,7 @@ def _preview(out: Terminal, rolled: Rolled) -> None:
     if plan is None:
         out.say("Nothing was touched: this was a dry run")
     else:
-        preview(plan, out, WORDS)
+        preview(plan, out, _FILES)
 
 
 def _fork(args: Parsed, out: Terminal, threads: Threads, files: Files | None, words: list[str]) -> None:
