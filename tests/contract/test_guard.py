@@ -142,6 +142,82 @@ def test_what_works_while_others_read_from_it_is_refused(ws: reprieve.Workspace)
         ws.guard(lambda: later())()
 
 
+@pytest.mark.parametrize("form", ["generator", "async generator", "awaitable"])
+def test_what_is_given_back_to_be_worked_off_later_is_refused(ws: reprieve.Workspace, project: Path, form: str) -> None:
+    """Its work would come after the step: nobody could take it back with the step, and it would count as a person's."""
+
+    def write(name: str) -> str:
+        (project / name).write_text("late")
+        return name
+
+    class Later:
+        def __await__(self) -> Iterator[Any]:
+            write("late.txt")
+            yield
+
+    async def one_by_one() -> Any:
+        yield write("late.txt")
+
+    made: dict[str, Any] = {
+        "generator": lambda: (write(name) for name in ["late.txt"]),
+        "async generator": one_by_one,
+        "awaitable": Later,
+    }
+
+    def later() -> Any:
+        return made[form]()
+
+    async def later_still() -> Any:
+        return made[form]()
+
+    with pytest.raises(reprieve.Usage, match=r"'later' gave back .* not done"):
+        ws.guard(later)()
+    with pytest.raises(reprieve.Usage, match=r"'later_still' gave back .* not done"):
+        asyncio.run(ws.guard(later_still)())  # type: ignore[arg-type]
+    assert not (project / "late.txt").exists() and still_open(ws) == []
+
+
+def test_a_task_that_is_given_back_does_not_go_on_outside_of_the_step(ws: reprieve.Workspace, project: Path) -> None:
+    async def work() -> None:
+        await asyncio.sleep(0)
+        (project / "late.txt").write_text("late")
+
+    @ws.guard
+    def begin() -> asyncio.Task[None]:
+        return asyncio.ensure_future(work())
+
+    async def main() -> None:
+        with pytest.raises(reprieve.Usage, match="gave back a future: its work was cancelled"):
+            begin()
+        await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert not (project / "late.txt").exists()
+
+
+def test_a_future_is_given_back_once_it_is_done(ws: reprieve.Workspace, project: Path) -> None:
+    """Work in threads is part of the step if the function waits for it; if it does not, that is said."""
+    go_on = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+
+        @ws.guard
+        def whole() -> Any:
+            future = pool.submit((project / "in.txt").write_text, "in time")
+            future.result()
+            return future
+
+        @ws.guard
+        def begun() -> Any:
+            return pool.submit(go_on.wait, 30)
+
+        try:
+            assert whole().result() == 7 and next(iter(ws.log())).changed == 1
+            with pytest.raises(reprieve.Usage, match=r"under way, outside|was cancelled"):
+                begun()
+        finally:
+            go_on.set()
+
+
 def test_arguments_are_kept_without_secrets(ws: reprieve.Workspace) -> None:
     class Client:
         def __str__(self) -> str:

@@ -11,6 +11,7 @@ be concluded. It protects and asks nobody: what may run is policy's.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import functools
 import inspect
 import os
@@ -188,21 +189,14 @@ class Guard(Block):
             @functools.wraps(callable)
             async def guarded_async(*args: P.args, **kwargs: P.kwargs) -> Any:
                 async with self._for(callable, args, kwargs):
-                    return await awaited(*args, **kwargs)
+                    return _finished(callable, await awaited(*args, **kwargs))
 
             return cast("Callable[P, R]", guarded_async)
 
         @functools.wraps(callable)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
             with self._for(callable, args, kwargs):
-                result = callable(*args, **kwargs)
-                if inspect.iscoroutine(result):
-                    result.close()
-                    raise Usage(
-                        f"'{_name_of(callable)}' gave back something to await: its work was not done",
-                        hints=["make it an async function: what is awaited later is not in this step"],
-                    )
-                return result
+                return _finished(callable, callable(*args, **kwargs))
 
         return guarded
 
@@ -334,6 +328,34 @@ async def _in_thread(work: Callable[[], T]) -> tuple[T, BaseException | None]:
             if future.cancelled():
                 raise
             canceled = e
+
+
+def _finished(callable: object, result: T) -> T:
+    """The result, if the work was done to have it. Raises Usage, and stops the work that would come after the step."""
+    name = _name_of(callable)
+    if isinstance(result, (asyncio.Future, concurrent.futures.Future)):
+        if result.done():
+            return result
+        left = "its work was cancelled" if result.cancel() else "its work is under way, outside of this step"
+        raise Usage(
+            f"'{name}' gave back a future: {left}",
+            hints=["await it, or take its result(), inside of the function: what is done later is not in this step"],
+        )
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if inspect.isgenerator(result):
+            result.close()
+        raise Usage(
+            f"'{name}' gave back a generator: its work was not done",
+            hints=["give back a list, or guard the loop that reads from it"],
+        )
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()  # without a warning that nobody awaited it
+        raise Usage(
+            f"'{name}' gave back something to await: its work was not done",
+            hints=["make it an async function that awaits it: what is awaited later is not in this step"],
+        )
+    return result
 
 
 def _plainly(value: object) -> object:
