@@ -13,7 +13,7 @@ from langgraph.store.base import BaseStore, PutOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
-from reprieve.errors import Conflict, Refused
+from reprieve.errors import Conflict, Partial, Refused
 from reprieve.frameworks.langgraph import ReprieveSaver
 from reprieve.frameworks.langgraph_store import ReprieveStore
 
@@ -203,6 +203,82 @@ def test_a_process_that_ends_between_note_and_change_leaves_nothing_in_the_way(s
     inner.ends = False
     assert saver.rollback_to("t", first, store=store)["store_report"]["conflicts"] == []
     assert items(inner) == before
+
+
+class Away(InMemoryStore):
+    """A store whose server can be away: reading comes from a cache, changing fails, after `left` changes."""
+
+    left = -1
+
+    def batch(self, ops: Any) -> Any:
+        found = []
+        for op in ops:
+            if isinstance(op, PutOp) and self.left == 0:
+                raise ConnectionError("the server is away")
+            self.left -= isinstance(op, PutOp) and self.left > 0
+            found += super().batch([op])
+        return found
+
+
+@pytest.mark.parametrize("how", ["the same call", "the store alone"])
+@pytest.mark.parametrize("done", [0, 1])
+def test_a_store_that_fails_is_told_and_what_is_left_is_taken_back_later(
+    saver: ReprieveSaver, how: str, done: int
+) -> None:
+    """The thread has moved by then: that is said, and a noted change that never happened is not taken for done."""
+    inner = Away()
+    store = ReprieveStore(inner, saver)
+    graph = graph_on(saver, store)
+    first = say(graph, "one", is_async=False, durability="sync")
+    before = items(inner)
+    last = say(graph, "two", is_async=False, durability="sync")
+    for _ in range(2):  # away for longer
+        inner.left = done
+        with pytest.raises(Partial, match=r"is at .* but the long-term store failed: the server is away") as caught:
+            saver.rollback_to("t", first, store=store)
+        assert isinstance(caught.value.__cause__, ConnectionError) and items(inner) != before
+        assert graph.get_state(config()).values["said"] == ["one", "noted one"]
+        done = 0
+    assert caught.value.data["rolled_back_from"] != last
+    inner.left = -1
+    if how == "the store alone":
+        store.rollback("t", first)
+    else:
+        saver.rollback_to("t", first, store=store)
+    assert items(inner) == before and store.plan("t", first)["restored"] == []
+    saver.rollback_to("t", last, store=store)
+    assert items(inner)["users/ada/last"] == {"said": "two"} and saver.verify_trail("t")["ok"]
+
+
+def test_a_store_that_fails_at_a_target_that_waits_is_taken_back_later(saver: ReprieveSaver) -> None:
+    inner = Away()
+    store = ReprieveStore(inner, saver)
+    graph = graph_on(saver, store, asks=True)
+    graph.invoke({"said": ["one"]}, config())
+    waiting = graph.get_state(config()).config["configurable"]["checkpoint_id"]
+    asked = items(inner)
+    graph.invoke(Command(resume="!"), config())
+    graph.invoke({"said": ["two"]}, config())
+    inner.left = 0
+    with pytest.raises(Partial):
+        saver.rollback_to("t", waiting, store=store)
+    inner.left = -1
+    store.rollback("t", waiting)
+    assert items(inner) == asked
+
+
+def test_what_a_person_puts_back_after_a_rollback_is_theirs(saver: ReprieveSaver) -> None:
+    """Also if it is the very value that was taken back: going back to the same state again leaves it."""
+    inner = InMemoryStore()
+    store = ReprieveStore(inner, saver)
+    graph = graph_on(saver, store)
+    first = say(graph, "one", is_async=False, durability="sync")
+    say(graph, "two", is_async=False, durability="sync")
+    saver.rollback_to("t", first, store=store)
+    for text in ("two", "something else"):
+        inner.put(ADA, "last", {"said": text})
+        assert saver.rollback_to("t", first, store=store)["store_report"]["restored"] == []
+        assert items(inner)["users/ada/last"] == {"said": text}
 
 
 def test_pruned_threads_still_take_back_what_the_states_that_are_left_did(saver: ReprieveSaver) -> None:

@@ -38,7 +38,7 @@ from langgraph.checkpoint.base import (
 )
 
 from reprieve.app.threads import open_threads, roll_back
-from reprieve.errors import Usage
+from reprieve.errors import Partial, Usage
 from reprieve.frameworks.langgraph_types import langgraph_types
 from reprieve.threads import handoff, moves, retention
 from reprieve.threads.delta import Deltas
@@ -334,7 +334,8 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
         says what becomes of items that others changed since (abort, or keep them). `expect`: only if that is the head
         now. What was not asked for is offered: `files` and `store_items` in the answer say what is at another point.
 
-        Raises BadRef, Usage, Conflict, Refused, with nothing moved.
+        Raises BadRef, Usage, Conflict, Refused, with nothing moved; Partial if the thread has moved and the store
+        failed.
         """
         items = returns(self._threads, thread_id, checkpoint_id)
         if store is not None:
@@ -342,9 +343,9 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
         moved, _, report = roll_back(
             self._threads, self._files, thread_id, checkpoint_id, with_files=files, expect=expect
         )
-        stored = None if store is None else store.rollback(thread_id, checkpoint_id, on_conflict="keep")
+        stored = None if store is None else _store_back(store, moved, with_files=files)
         return {
-            "store_items": [{"namespace": list(one.place[0]), "key": one.place[1]} for one in items],
+            "store_items": [{"namespace": list(one.place[0]), "key": one.place[1]} for one in items if one.is_due],
             "store_report": stored,
             "thread_id": thread_id,
             "checkpoint_id": moved.id,
@@ -488,6 +489,24 @@ def _place(config: RunnableConfig) -> tuple[str, str, str]:
     """Thread, namespace and checkpoint of a config, "" where it names none."""
     given = config["configurable"]
     return str(given["thread_id"]), given.get("checkpoint_ns") or "", get_checkpoint_id(config) or ""
+
+
+def _store_back(store: ReprieveStore, moved: moves.Moved, *, with_files: bool) -> dict[str, Any]:
+    """The last of what moves. Raises Partial: what somebody's store raises says nothing of the rest."""
+    try:
+        return store.rollback(moved.thread, moved.target, on_conflict="keep")
+    except Exception as exc:
+        went = f"the thread '{moved.thread}' is at {moved.target}"
+        went += f" and the files are as at {moved.files}" if with_files else ""
+        hints = [f"once the store answers: store.rollback('{moved.thread}', '{moved.target}'), or the same call again"]
+        if moved.back:
+            more = ", files=True" if with_files else ""
+            hints.append(f"or go forward again: rollback_to('{moved.thread}', '{moved.back}'{more})")
+        raise Partial(
+            f"{went}, but the long-term store failed: {str(exc) or type(exc).__name__}",
+            hints=hints,
+            data={"checkpoint_id": moved.id, "rolled_back_from": moved.before, "files": moved.files or None},
+        ) from exc
 
 
 def _config(thread: str, ns: str, id: str) -> RunnableConfig:

@@ -23,7 +23,7 @@ from langgraph.store.base import BaseStore, GetOp, Item, Op, PutOp, Result
 
 from reprieve.errors import Conflict, Usage
 from reprieve.frameworks.langgraph import ReprieveSaver
-from reprieve.threads.items import Change, Place, Return, note, returns
+from reprieve.threads.items import Change, Place, Return, done, note, returns
 
 
 class _Step(NamedTuple):
@@ -85,7 +85,8 @@ class ReprieveStore(BaseStore):
         """Take back what the thread's steps did here behind a state; the saver's `rollback_to` calls it.
 
         `on_conflict`: abort (raises Conflict, nothing changed) or keep (what others changed stays). Can itself be taken
-        back: by going to a state from before. Raises BadRef.
+        back: by going to a state from before. If the store fails, what it did not change is changed by the same call
+        again. Raises BadRef, and what the store raises.
         """
         self.check(thread_id, checkpoint_id, on_conflict=on_conflict)
         todo, conflicts, now = self._sorted(thread_id, checkpoint_id)
@@ -94,8 +95,10 @@ class ReprieveStore(BaseStore):
             one.place: None if one.value is None else threads.value(thread_id, one.value) for one in todo
         }
         if todo:
-            note(threads, thread_id, "", [Change(place, now[place], value) for place, value in values.items()])
+            changes = [Change(place, now[place], value) for place, value in values.items()]
+            note(threads, thread_id, "", changes)
             self._inner.batch([PutOp(place[0], place[1], value) for place, value in values.items()])
+            done(threads, thread_id, changes)
         return _told(todo, conflicts)
 
     def _note(self, step: _Step, puts: Mapping[Place, PutOp], before: Sequence[Result]) -> None:
@@ -110,8 +113,8 @@ class ReprieveStore(BaseStore):
         present = self._inner.batch([GetOp(*one.place, refresh_ttl=False) for one in found]) if found else []
         now = {one.place: _value(item) for one, item in zip(found, present, strict=True)}
         plain = {place: self._saver._types.plain(value) for place, value in now.items()}
-        todo = [one for one in found if one.is_expected(plain[one.place]) and plain[one.place] != one.target]
-        return todo, [one for one in found if not one.is_expected(plain[one.place])], now
+        todo = [one for one in found if one.is_to_do(plain[one.place])]
+        return todo, [one for one in found if one.is_conflict(plain[one.place])], now
 
 
 def _step() -> _Step | None:

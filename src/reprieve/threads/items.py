@@ -8,7 +8,9 @@ before and after it, and with the state whose step made it:
     seq 6  state C (parent B)
 
 Going back to B leaves a key as the first change behind those of B's ancestors found it. A key that somebody else
-changed since holds neither the last value noted nor the one before it: a conflict, never overwritten.
+changed since holds neither the last value noted nor the one before it: a conflict, never overwritten. Going back is
+noted as well, and once more when it was done (before and after are the same then): what could not be changed, because
+the store was away, still holds the value before and is due.
 """
 
 from __future__ import annotations
@@ -41,9 +43,18 @@ class Return(NamedTuple):
     target: Plain
     value: Reference | None  # leads to the target
 
-    def is_expected(self, now: Plain) -> bool:
+    @property
+    def is_due(self) -> bool:
+        """By what was noted last the item is somewhere else. Only the store knows whether that was done."""
+        return bool(self.expected[0] != self.target)
+
+    def is_to_do(self, now: Plain) -> bool:
         """The item is as its thread left it (or as it was, if the process ended between note and change)."""
-        return now in self.expected or now == self.target
+        return bool(now != self.target and now in self.expected)
+
+    def is_conflict(self, now: Plain) -> bool:
+        """Somebody else changed the item, and it is in the way."""
+        return bool(self.is_due and now != self.target and now not in self.expected)
 
 
 def note(threads: Threads, thread: str, of: str, changes: Sequence[Change]) -> None:
@@ -51,8 +62,13 @@ def note(threads: Threads, thread: str, of: str, changes: Sequence[Change]) -> N
     threads.put_items(thread, of, [[list(c.place[0]), c.place[1], c.before, c.after] for c in changes])
 
 
+def done(threads: Threads, thread: str, changes: Sequence[Change]) -> None:
+    """Say on the chain that what was noted as going back has been changed."""
+    note(threads, thread, "", [change._replace(before=change.after) for change in changes])
+
+
 def returns(threads: Threads, thread: str, id: str) -> list[Return]:
-    """What going back to a state means for each item that the thread's steps changed. Raises BadRef."""
+    """What going back to a state means for each item that was changed behind it. Raises BadRef."""
     point, entries = point_of(threads, thread, id)
     story = threads.story(thread)
     ids = {entry.id for entry in entries if entry.kind == STATE and entry.ns == ""}
@@ -83,9 +99,7 @@ def returns(threads: Threads, thread: str, id: str) -> list[Return]:
             continue  # nothing behind it
         reference = changes[last + 1][1]
         expected = (_plain(threads, changes[-1][2]), _plain(threads, changes[-1][1]))
-        one = Return(place, expected, _plain(threads, reference), reference)
-        if expected[0] != one.target:
-            found.append(one)
+        found.append(Return(place, expected, _plain(threads, reference), reference))
     return found
 
 

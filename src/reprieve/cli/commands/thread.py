@@ -177,7 +177,7 @@ def _diff(args: Parsed, out: Terminal, threads: Threads, files: Files | None, wo
 
 def _rollback(args: Parsed, out: Terminal, threads: Threads, files: Files | None, words: list[str]) -> int:
     thread, id = words[0], views.find_state(threads, words[0], words[1])
-    items = returns(threads, thread, id)
+    items = [one for one in returns(threads, thread, id) if one.is_due]
     with_files, code = args.flag("files"), 0
     if args.flag("dry-run"):
         _preview(out, roll_back(threads, files, thread, id, with_files=with_files, dry_run=True))
