@@ -58,6 +58,74 @@ def test_an_inverse_that_the_answer_does_not_bear_out_is_not_run(
     assert shop.changes() == ["POST /items"] and "/items/5" in shop.things
 
 
+# -- what the call added
+
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+@pytest.mark.parametrize("headers", [MERGE, {}], ids=["by its type", "as the look after shows"])
+def test_what_a_merge_added_inside_is_taken_away_again(
+    headers: dict[str, str], recorded: Workspace, shop: Shop
+) -> None:
+    """The old object, sent again, takes nothing away from a merge."""
+    shop.merging = ("PATCH",)
+    shop.add("/items/1", labels={"a": "1", "b": {"c": 1}}, note="n")
+    httpx.patch(shop.url + "/items/1", json={"labels": {"evil": "yes", "b": {"d": 2}}}, headers=headers)
+    assert states(take_back(recorded)) == ["undone"]
+    assert shop.things["/items/1"] == {"id": 1, "labels": {"a": "1", "b": {"c": 1}}, "note": "n"}
+
+
+def test_what_a_merge_added_or_took_at_the_top_comes_back_as_it_was(recorded: Workspace, shop: Shop) -> None:
+    shop.merging = ("PATCH",)
+    shop.add("/items/1", note="n", size={"w": 1})
+    httpx.patch(shop.url + "/items/1", json={"admin": True, "note": None, "size": 5}, headers=MERGE)
+    assert states(take_back(recorded)) == ["undone"]
+    assert shop.things["/items/1"] == {"id": 1, "note": "n", "size": {"w": 1}}
+    assert shop.changes() == ["PATCH /items/1", "PATCH /items/1"]
+
+
+def test_what_somebody_added_beside_it_stays(recorded: Workspace, shop: Shop) -> None:
+    shop.merging = ("PATCH",)
+    shop.add("/items/1", labels={"a": "1"})
+    httpx.patch(shop.url + "/items/1", json={"labels": {"evil": "yes"}}, headers=MERGE)
+    shop.things["/items/1"]["labels"]["mine"] = "a person's"
+    assert states(take_back(recorded)) == ["undone"]
+    assert shop.things["/items/1"]["labels"] == {"a": "1", "mine": "a person's"}
+
+
+def test_what_somebody_put_into_an_object_that_the_call_made_is_a_conflict(recorded: Workspace, shop: Shop) -> None:
+    """To take the object away would take theirs along."""
+    shop.merging = ("PATCH",)
+    shop.add("/items/1")
+    httpx.patch(shop.url + "/items/1", json={"labels": {"evil": "yes"}}, headers=MERGE)
+    shop.things["/items/1"]["labels"]["mine"] = "a person's"
+    with pytest.raises(reprieve.Conflict):
+        take_back(recorded)
+    assert shop.things["/items/1"]["labels"]["mine"] == "a person's"
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_what_is_still_there_because_a_put_merges_is_not_called_undone(
+    method: str, recorded: Workspace, shop: Shop
+) -> None:
+    shop.merging = ("PUT", "PATCH")
+    shop.add("/items/1", name="one")
+    httpx.request(method, shop.url + "/items/1", json={"name": "two", "admin": True})
+    (outcome,) = take_back(recorded).effects
+    assert outcome.state == "manual" and outcome.detail.endswith("but it still has: admin")
+
+
+def test_what_is_still_there_inside_is_not_called_undone_where_no_look_told_that_it_merges(
+    recorded: Workspace, shop: Shop
+) -> None:
+    shop.merging = ("PATCH",)
+    shop.add("/items/1", labels={"a": "1"})
+    shop.faults["GET"] = ["", "503"]  # the look before is answered, the one after is not
+    httpx.patch(shop.url + "/items/1", json={"labels": {"a": "2", "evil": "yes"}})
+    (outcome,) = take_back(recorded).effects
+    assert outcome.state == "manual" and outcome.detail.endswith("but it still has: labels.evil")
+
+
 # -- what a look does not show
 
 

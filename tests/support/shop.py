@@ -42,6 +42,7 @@ class Shop:
     shown: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=dict)
     next_id: int = 0
     can_put_new: bool = True
+    merging: tuple[str, ...] = ()  # methods that merge what they are sent into what is there, as JSON merge patch does
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def changes(self) -> list[str]:
@@ -141,7 +142,11 @@ class _Handler(BaseHTTPRequestHandler):
             if not there and not shop.can_put_new:
                 return 405, {}, {}
             last = path.rpartition("/")[2]
+            if "PUT" in shop.merging:
+                sent = _merged(shop.things.get(path), sent)
             shop.things[path] = {**sent, "id": int(last) if last.isdecimal() else last}
+        elif there and self.command in shop.merging:
+            shop.things[path] = _merged(shop.things[path], sent)
         elif there:
             shop.things[path] = {**shop.things[path], **sent}
         else:
@@ -194,6 +199,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         return
+
+
+def _merged(there: Any, sent: Any) -> Any:
+    """RFC 7396."""
+    if not isinstance(sent, dict):
+        return sent
+    found = dict(there) if isinstance(there, dict) else {}
+    for key, value in sent.items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = _merged(found.get(key), value)
+    return found
 
 
 class _Server(ThreadingHTTPServer):

@@ -31,10 +31,28 @@ def same(wanted: object, found: object) -> bool:
 
 
 def contains(found: object, wanted: object) -> bool:
-    """Whether an image has at least these fields with these values."""
-    if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(k in found and contains(found[k], v) for k, v in wanted.items())
-    return same(wanted, found)
+    """Whether an image has at least these fields with these values; null is as good as not there."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return all(contains(found[k], v) if k in found else _is_nothing(v) for k, v in wanted.items())
+    return _is_nothing(wanted) if found is None else same(wanted, found)
+
+
+def _is_nothing(wanted: object) -> bool:
+    return all(map(_is_nothing, wanted.values())) if isinstance(wanted, dict) and wanted else wanted is None
+
+
+def left_of(after: object, before: object, found: object, *, name: str = "") -> list[str]:
+    """Names of what came with a change (`after`), was not there before it, and is found still."""
+    if not (isinstance(after, dict) and isinstance(before, dict) and isinstance(found, dict)):
+        return []
+    left = []
+    for key, value in after.items():
+        where = f"{name}.{key}" if name else str(key)
+        if key in before:
+            left += left_of(value, before[key], found.get(key), name=where)
+        elif value is not None and found.get(key) is not None and str(key).lower() not in VOLATILE:
+            left.append(where)
+    return left
 
 
 def differences(wanted: object, found: object, *, is_part: bool = False) -> str:
@@ -46,11 +64,15 @@ def differences(wanted: object, found: object, *, is_part: bool = False) -> str:
     return ", ".join(k for k in keys if not same(wanted.get(k), found.get(k)))[:200]
 
 
-def as_part(wanted: object, found: object) -> object:
-    """Of what was found, the fields that are wanted."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        return {key: found.get(key) for key in wanted}
-    return found
+def as_part(wanted: object, found: object, *, other: object = None) -> object:
+    """Of what was found, the fields that are wanted; inside those too where the `other` image goes in as well."""
+    if not (isinstance(wanted, dict) and isinstance(found, dict)):
+        return found
+    beside = other if isinstance(other, dict) else {}
+    return {
+        key: as_part(inner, found.get(key), other=beside[key]) if isinstance(beside.get(key), dict) else found.get(key)
+        for key, inner in wanted.items()
+    }
 
 
 def own(value: object) -> object:

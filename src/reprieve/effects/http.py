@@ -6,7 +6,8 @@
                "is_gone_done": bool                                it was seen there: 404 and 410 mean as wished already
                "is_idempotent": bool                               may be sent again if nobody knows whether it arrived
                "key_hours": how long the server remembers a key    24 unless somebody knows better
-               "check": {"url", "etag", "json", "sha256", "absent", "is_part"}      how the resource must look before it
+               "check": {"url", "etag", "json", "sha256", "absent"      how the resource must look before it
+                         "is_part": the fields named alone, "is_deep": of objects inside them too, as merges go}
                "is_verified": bool                                 look afterwards whether it is as wished
                "make": {"url", "json"}}                            another way if the first is not possible: a new id
 
@@ -106,16 +107,19 @@ class HttpDriver:
     ) -> Check:
         is_new = url != str(wanted["url"])  # made anew under another name: its ETag and its times are new as well
         if "json" in wanted:
-            is_part = bool(wanted.get("is_part"))
+            is_part, is_deep = bool(wanted.get("is_part")), bool(wanted.get("is_deep"))
             target, now = with_names(wanted["json"], names, url=str(wanted["url"])), _json(answer)
             back = with_names(inverse.get("json"), names, url=str(wanted["url"]))
             if is_new:
                 target, now, back = compare.own(target), compare.own(now), compare.own(back)
-            if same(target, compare.as_part(target, now) if is_part else now):
+            seen = compare.as_part(target, now, other=back if is_deep else None) if is_part else now
+            if same(target, seen):
                 return Check(READY)
-            if back is not None and same(back, compare.as_part(back, now) if is_part else now):
+            if back is not None and same(
+                back, compare.as_part(back, now, other=target if is_deep else None) if is_part else now
+            ):
                 return Check(ALREADY, "it is as it was before already")
-            return Check(CHANGED, f"{url} was changed since: {differences(target, now, is_part=is_part)}")
+            return Check(CHANGED, f"{url} was changed since: {differences(target, seen, is_part=is_part)}")
         if "sha256" in wanted:
             if wanted["sha256"] == images.digest(answer.body):
                 return Check(READY)
@@ -157,6 +161,7 @@ class HttpDriver:
         old = str(inverse.get("url"))
         url, is_delete = renamed(old, names), inverse.get("method") == "DELETE"
         wish = compare.own(with_names(inverse.get("json"), names, url=old))
+        after = compare.own(_map(inverse.get("check")).get("json"))
         for attempt in range(_LOOKS):
             if attempt:
                 self._sleep(0.1 * 2**attempt)
@@ -169,9 +174,11 @@ class HttpDriver:
                 left = ""
             else:
                 found = compare.own(_json(look))
-                if compare.contains(found, wish):
+                added = ", ".join(compare.left_of(after, wish, found))[:200]
+                if compare.contains(found, wish) and not added:
                     return judged
-                left = f"it is not as it was in: {differences(wish, found, is_part=True)}"
+                # a PUT that merges, too, answers 200 and takes nothing away
+                left = f"it still has: {added}" if added else f"it is not as it was in: {_lost(wish, found)}"
             if look.status == 0 or look.status in (401, 403, 405, 429) or look.status >= 500 or not left:
                 return judged.replace(detail=f"{judged.detail}; it could not be looked at afterwards")
         return Outcome(MANUAL, f"{judged.detail}, but {left}")
@@ -344,6 +351,10 @@ def _body(inverse: Mapping[str, object], headers: dict[str, str], names: Mapping
         headers.setdefault("Content-Type", "application/octet-stream")
         return b64decode(str(inverse["base64"]))
     return None
+
+
+def _lost(wish: object, found: object) -> str:
+    return differences(wish, found, is_part=True)
 
 
 def _ended(found: object) -> str:

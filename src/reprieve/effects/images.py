@@ -63,7 +63,12 @@ def unseen(sent: object, was: object) -> str:
     """A field that was sent and that the server does not show although it may well have had a value."""
     if not (isinstance(sent, dict) and isinstance(was, dict)):
         return ""
-    return next((str(key) for key in sent if key not in was and _WRITE_ONLY.search(str(key))), "")
+    for key, inner in sent.items():
+        if key not in was and _WRITE_ONLY.search(str(key)):
+            return str(key)
+        if within := unseen(inner, was.get(key)):
+            return f"{key}.{within}"
+    return ""
 
 
 def has_parts(was: Json) -> str:

@@ -3,6 +3,7 @@
     POST to a collection, 201 and Location or id     DELETE of what was made
     POST to a thing (the answer's id is the URL's)   its before-image back; never DELETE
     PUT, PATCH                                   the before-image back; there was none (404), and now is: DELETE
+    PATCH that the server merges                 what it touched back, null for what it added (`merging`)
     DELETE                                       PUT where it was, else POST to the collection under a new id
     all else                                     irreversible, with the reason
 
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl, quote, urldefrag, urljoin
 
-from reprieve.effects import calls, images
+from reprieve.effects import calls, images, merging
+from reprieve.effects.compare import as_part
 from reprieve.effects.strategy import choose
 from reprieve.effects.wire import Answer, origin
 from reprieve.model.effect import DONE, IRREVERSIBLE, OPAQUE, REFUSED, RESTORABLE, REVERSIBLE, UNKNOWN
@@ -193,7 +195,14 @@ def _with_after(inverse: Json, url: str, now: Answer, reply: Answer, hide: Hide)
     check: Json = {"url": url, **({"etag": etag} if etag else {})}
     if inverse.get("method") in ("PATCH", "POST") and isinstance(part, dict) and isinstance(found, dict):
         # what others do to other fields is theirs and stays
-        return {**inverse, "check": {**check, "json": hide({k: found.get(k) for k in part}), "is_part": True}}
+        was, is_deep = inverse.get("json"), isinstance(old, dict) and bool(old.get("is_deep"))
+        if not is_deep and isinstance(was, dict) and merging.was_merged(part, was, found):
+            inverse, is_deep = {**inverse, "json": merging.back(part, was)}, True
+        seen = hide(as_part(part, found, other=inverse.get("json") if is_deep else None))
+        return {
+            **inverse,
+            "check": {**check, "json": seen, "is_part": True, **({"is_deep": True} if is_deep else {})},
+        }
     if found is not None:
         return {**inverse, "check": {**check, "json": hide(found)}}
     return {**inverse, "check": {**check, "sha256": images.digest(now.body)}}
@@ -217,16 +226,14 @@ def _of_instance(call: Call, before: Answer | None, hide: Hide) -> Outlook:
     if call.method == "DELETE":
         return _of_delete(call, was, before, hide)
     sent = call.json
-    old: object = None
-    if call.method == "PATCH" and isinstance(sent, dict) and isinstance(was, dict) and all(k in was for k in sent):
-        old = {key: was[key] for key in sent}
+    if unseen := images.unseen(sent, was):
+        return Outlook(
+            IRREVERSIBLE, f"the field '{unseen}' is not shown by the server, so it can't be put back", resource
+        )
+    old: object = _old_fields(call, sent, was)
+    if old is not None:
         back = {"method": "PATCH", "url": call.url, "json": old, "type": call.header("content-type")}
     elif was is not None:
-        unseen = images.unseen(sent, was)
-        if unseen:
-            return Outlook(
-                IRREVERSIBLE, f"the field '{unseen}' is not shown by the server, so it can't be put back", resource
-            )
         old, back = was, {"method": "PUT", "url": call.url, "json": was}
     elif call.method == "PUT":
         old, back = images.raw(before).get("text"), {"method": "PUT", "url": call.url, **images.raw(before)}
@@ -239,7 +246,18 @@ def _of_instance(call: Call, before: Answer | None, hide: Hide) -> Outlook:
     back["check"] = check = _sent_check(call, call.url, hide)
     if "json" in check:
         verify["json"] = check["json"]
+    if back["method"] == "PATCH" and merging.is_merge(call.header("content-type")):
+        check["is_deep"] = True
     return Outlook(REVERSIBLE, "", resource, inverse=back, verify=verify)
+
+
+def _old_fields(call: Call, sent: object, was: object) -> Json | None:
+    """What a PATCH touched, as it was; None if it takes more than a PATCH to bring that back."""
+    if call.method != "PATCH" or not isinstance(sent, dict) or not isinstance(was, dict):
+        return None
+    if merging.is_merge(call.header("content-type")):
+        return merging.back(sent, was)
+    return {key: was[key] for key in sent} if all(key in was for key in sent) else None
 
 
 def _of_delete(call: Call, was: object, before: Answer, hide: Hide) -> Outlook:

@@ -169,6 +169,15 @@ def test_bad_case_26_a_patch_that_added_a_key_is_undone_by_a_full_put() -> None:
     assert undo(found) == ("PUT", "/items/1")
 
 
+def test_a_merge_patch_is_undone_by_one_with_null_for_what_it_added() -> None:
+    was = {"id": 1, "a": {"x": 1, "y": {"z": 2}}, "b": [1], "c": {"d": 1}}
+    sent = {"a": {"y": {"new": 1}, "x": None}, "b": [2], "c": 5, "e": {"f": 1}}
+    found = expect(call("PATCH", "/items/1", sent, content_type="application/merge-patch+json"), says(200, was))
+    assert found.inverse is not None and undo(found) == ("PATCH", "/items/1")
+    assert found.inverse["json"] == {"a": {"y": {"new": None}, "x": 1}, "b": [1], "c": {"d": 1}, "e": None}
+    assert found.inverse["type"] == "application/merge-patch+json"
+
+
 def test_what_was_not_there_before_is_deleted() -> None:
     for method in ("PUT", "PATCH"):
         assert undo(expect(call(method, "/items/1", {"a": 1}), says(404))) == ("DELETE", "/items/1")
@@ -206,6 +215,8 @@ def test_bad_case_39_a_masked_field_is_never_written_back(was: dict[str, Any]) -
 def test_bad_case_39_a_field_that_is_never_shown_is_not_lost_silently() -> None:
     found = expect(call("PUT", "/users/1", {"name": "n", "password": "new"}), says(200, {"id": 1, "name": "o"}))
     assert found.inverse is None and "password" in found.why
+    inside = expect(call("PATCH", "/users/1", {"login": {"password": "new"}}), says(200, {"id": 1, "login": {}}))
+    assert inside.inverse is None and "login.password" in inside.why
     part = expect(call("PATCH", "/users/1", {"name": "n"}), says(200, {"id": 1, "name": "o", "key": "****"}))
     assert part.inverse is not None and part.inverse["json"] == {"name": "o"}
 
