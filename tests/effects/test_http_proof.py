@@ -58,6 +58,92 @@ def test_an_inverse_that_the_answer_does_not_bear_out_is_not_run(
     assert shop.changes() == ["POST /items"] and "/items/5" in shop.things
 
 
+# -- fields with names that servers use too
+
+NAMES = ["version", "links", "views", "revision", "modified", "updated", "last_modified"]
+
+
+@pytest.mark.parametrize("how", ["PATCH", "PUT", "PUT that makes it", "POST that makes it"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_persons_change_of_the_field_that_the_call_sent_is_a_conflict(
+    name: str, how: str, recorded: Workspace, shop: Shop
+) -> None:
+    method, is_made = how.split()[0], "makes" in how
+    if not is_made:
+        shop.add("/items/1", **{name: 1})
+    at = shop.url + ("/items" if method == "POST" else "/items/1")
+    httpx.request(method, at, json={name: 2})
+    shop.things["/items/1"][name] = 3
+    with pytest.raises(reprieve.Conflict):
+        take_back(recorded)
+    assert shop.things["/items/1"][name] == 3
+
+
+@pytest.mark.parametrize("name", NAMES[:-1])
+def test_a_persons_change_of_a_field_that_the_undo_would_write_is_a_conflict(
+    name: str, recorded: Workspace, shop: Shop
+) -> None:
+    """What a PATCH added goes by a PUT of the whole, and with it all that it did not touch."""
+    shop.add("/items/1", title="a", **{name: "1.0"})
+    httpx.patch(shop.url + "/items/1", json={"new": True})
+    shop.things["/items/1"][name] = "3.0"
+    with pytest.raises(reprieve.Conflict):
+        take_back(recorded)
+    assert shop.things["/items/1"][name] == "3.0"
+
+
+def test_what_a_server_counts_by_itself_stands_in_nobodys_way(recorded: Workspace, shop: Shop) -> None:
+    """Each write has a number and a time, each look is counted; whole things are sent back as they were got."""
+    looks = iter(range(1000))
+
+    def stamped(thing: dict[str, Any]) -> dict[str, Any]:
+        version = shop.versions[f"/items/{thing['id']}"]
+        when = f"2026-01-01T00:00:{version:02}Z"
+        return {**thing, "version": version, "modified": when, "updated_at": when, "views": next(looks)}
+
+    shop.add("/items/1", name="one")
+    shop.shown = {"/items/1": stamped, "/items/2": stamped}
+    httpx.put(shop.url + "/items/1", json={**httpx.get(shop.url + "/items/1").json(), "name": "two"})
+    httpx.patch(shop.url + "/items/1", json={"name": "three"})
+    httpx.put(shop.url + "/items/1", json={"name": "four"})
+    httpx.post(shop.url + "/items", json={"name": "new"})
+    httpx.patch(shop.url + "/items/2", json={"name": "newer"})
+    httpx.delete(shop.url + "/items/2")
+    assert states(take_back(recorded)) == ["undone"] * 6
+    assert shop.things["/items/1"]["name"] == "one" and "/items/2" not in shop.things
+
+
+@pytest.mark.parametrize("name", ["version", "last_modified"])
+def test_an_unanswered_change_of_such_a_field_is_seen_to_have_happened(
+    name: str, recorded: Workspace, shop: Shop
+) -> None:
+    shop.add("/items/1", **{name: "1.0"})
+    shop.faults["PATCH"] = ["reset"]
+    with pytest.raises(httpx.HTTPError):
+        httpx.patch(shop.url + "/items/1", json={name: "2.0"})
+    assert states(take_back(recorded)) == ["undone"]
+    assert shop.things["/items/1"][name] == "1.0"
+
+
+def test_when_it_was_touched_stands_in_nobodys_way_also_without_an_after_image(recorded: Workspace, shop: Shop) -> None:
+    shop.add("/items/1", name="one")
+    shop.shown["/items/1"] = lambda thing: {**thing, "updated_at": shop.versions["/items/1"]}
+    shop.faults["GET"] = ["", "503"]  # the look before is answered, the one after is not
+    httpx.put(shop.url + "/items/1", json={"name": "two"})
+    assert states(take_back(recorded)) == ["undone"]
+
+
+@pytest.mark.parametrize("name", ["links", "url", "revision"])
+def test_a_field_that_the_server_does_not_take_back_is_not_called_undone(
+    name: str, recorded: Workspace, shop: Shop
+) -> None:
+    shop.add("/items/1", **{name: "old"})
+    httpx.patch(shop.url + "/items/1", json={name: "new"})
+    shop.replies["PATCH /items/1"] = (200, {}, {})
+    (outcome,) = take_back(recorded).effects
+    assert outcome.state == "manual" and outcome.detail.endswith(f"it is not as it was in: {name}")
+
+
 # -- what the call added
 
 MERGE = {"Content-Type": "application/merge-patch+json"}

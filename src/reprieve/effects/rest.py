@@ -15,7 +15,7 @@ from __future__ import annotations
 from urllib.parse import parse_qsl, quote, urldefrag, urljoin
 
 from reprieve.effects import calls, images, merging
-from reprieve.effects.compare import as_part
+from reprieve.effects.compare import as_part, settled
 from reprieve.effects.strategy import choose
 from reprieve.effects.wire import Answer, origin
 from reprieve.model.effect import DONE, IRREVERSIBLE, OPAQUE, REFUSED, RESTORABLE, REVERSIBLE, UNKNOWN
@@ -156,7 +156,7 @@ def verdict(call: Call, before: Answer | None, answer: Answer, expected: Outlook
     return _after_post(call, before, answer, expected, hide)
 
 
-def after_look(verdict: Verdict, now: Answer, reply: Answer, hide: Hide) -> Verdict:
+def after_look(call: Call, verdict: Verdict, now: Answer, reply: Answer, hide: Hide) -> Verdict:
     """The verdict with what a look right after the call tells: the state that the inverse must still find.
 
     A DELETE needs the thing to be shown there. Else it would hit something else or nothing, and the 404 of the look
@@ -165,7 +165,7 @@ def after_look(verdict: Verdict, now: Answer, reply: Answer, hide: Hide) -> Verd
     if verdict.inverse is None:
         return verdict
     if verdict.inverse.get("method") != "DELETE":
-        return verdict.replace(inverse=_with_after(verdict.inverse, verdict.look, now, reply, hide))
+        return verdict.replace(inverse=_with_after(call, verdict.inverse, verdict.look, now, reply, hide))
     if now.status in _GONE:
         why = (
             f"a look right after it found nothing there (GET answers {now.status}), so a DELETE there does not undo it"
@@ -179,10 +179,10 @@ def after_look(verdict: Verdict, now: Answer, reply: Answer, hide: Hide) -> Verd
         why = "a look right after it found something else there, so a DELETE there does not undo it"
         return verdict.replace(cls=IRREVERSIBLE, inverse=None, why=why)
     seen = {**verdict.inverse, "is_gone_done": True}
-    return verdict.replace(inverse=_with_after(seen, verdict.look, now, reply, hide))
+    return verdict.replace(inverse=_with_after(call, seen, verdict.look, now, reply, hide))
 
 
-def _with_after(inverse: Json, url: str, now: Answer, reply: Answer, hide: Hide) -> Json:
+def _with_after(call: Call, inverse: Json, url: str, now: Answer, reply: Answer, hide: Hide) -> Json:
     """The inverse with our own after-image."""
     if now.status != 200 or now.detail:
         return inverse
@@ -191,20 +191,18 @@ def _with_after(inverse: Json, url: str, now: Answer, reply: Answer, hide: Hide)
         return {**inverse, "check": {"url": url, "etag": said}}  # somebody was there between the two: not our image
     old = inverse.get("check")
     part = old.get("json") if isinstance(old, dict) and old.get("is_part") else None
-    found = calls.json_of(now)
+    found, sent = calls.json_of(now), hide(_sent(call))
     check: Json = {"url": url, **({"etag": etag} if etag else {})}
     if inverse.get("method") in ("PATCH", "POST") and isinstance(part, dict) and isinstance(found, dict):
         # what others do to other fields is theirs and stays
         was, is_deep = inverse.get("json"), isinstance(old, dict) and bool(old.get("is_deep"))
         if not is_deep and isinstance(was, dict) and merging.was_merged(part, was, found):
             inverse, is_deep = {**inverse, "json": merging.back(part, was)}, True
-        seen = hide(as_part(part, found, other=inverse.get("json") if is_deep else None))
-        return {
-            **inverse,
-            "check": {**check, "json": seen, "is_part": True, **({"is_deep": True} if is_deep else {})},
-        }
+        found = as_part(part, found, other=inverse.get("json") if is_deep else None)
+        check |= {"is_part": True, **({"is_deep": True} if is_deep else {})}
     if found is not None:
-        return {**inverse, "check": {**check, "json": hide(found)}}
+        seen = settled(hide(found), before=inverse.get("json"), sent=sent)
+        return {**inverse, "check": {**check, "json": seen, "is_settled": True}}
     return {**inverse, "check": {**check, "sha256": images.digest(now.body)}}
 
 
@@ -320,8 +318,7 @@ def _of_update(call: Call, was: object, hide: Hide) -> Outlook:
     resource = call.place
     if not isinstance(was, dict) or str(_id_of(was)) != call.last:
         return Outlook(IRREVERSIBLE, f"what POST to '{call.last}' does can't be told, and no rule knows it", resource)
-    is_form = call.header("content-type").startswith("application/x-www-form-urlencoded")
-    sent = dict(parse_qsl((call.body or b"").decode("utf-8", "replace"), True)) if is_form else call.json
+    sent, is_form = _sent(call), _is_form(call)
     if not isinstance(sent, dict):
         return Outlook(IRREVERSIBLE, "what it sends can't be read", resource)
     unseen = images.unseen(sent, was)
@@ -399,6 +396,15 @@ def _id_of(found: object) -> str:
             return str(found[name])
     inner = found.get("data", next(iter(found.values())) if len(found) == 1 else None)
     return _id_of(inner) if isinstance(inner, dict) else ""
+
+
+def _is_form(call: Call) -> bool:
+    return call.header("content-type").startswith("application/x-www-form-urlencoded")
+
+
+def _sent(call: Call) -> object:
+    """What it sends, as far as it can be read."""
+    return dict(parse_qsl((call.body or b"").decode("utf-8", "replace"), True)) if _is_form(call) else call.json
 
 
 def _sent_check(call: Call, url: str, hide: Hide) -> Json:
