@@ -58,6 +58,78 @@ def test_an_inverse_that_the_answer_does_not_bear_out_is_not_run(
     assert shop.changes() == ["POST /items"] and "/items/5" in shop.things
 
 
+@pytest.mark.parametrize("headers", [{"Location": "/folders/f1/9"}, {}], ids=["location", "id"])
+def test_what_a_post_made_in_the_thing_that_was_asked_is_deleted(
+    headers: dict[str, str], recorded: Workspace, journal: Journal, shop: Shop
+) -> None:
+    """A folder, an LDP container: its own before-image sent again would only make a second child."""
+    shop.add("/folders/f1", name="root")
+    shop.replies["POST /folders/f1"] = (201, {"id": 9, "name": "new"}, headers)
+    shop.add("/folders/f1/9", name="new")
+    httpx.post(shop.url + "/folders/f1", json={"name": "new"})
+    (effect,) = journal.effects()
+    assert (effect.cls, effect.inverse and effect.inverse["method"]) == ("restorable", "DELETE")
+    assert states(take_back(recorded)) == ["undone"]
+    assert shop.changes() == ["POST /folders/f1", "DELETE /folders/f1/9"]
+    assert shop.things == {"/folders/f1": {"id": "f1", "name": "root"}}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (201, {}, {}),
+        (201, {}, {"Location": "/folders/f1"}),
+        (200, {"id": 9}, {}),
+        (200, {}, {"Location": "/folders/f1/9"}),
+        (200, {"ok": True}, {}),
+        (204, None, {}),
+        (303, None, {"Location": "/done"}),
+    ],
+    ids=["201", "201 and itself", "another id", "another place", "says nothing", "empty", "redirect"],
+)
+def test_a_post_that_does_not_show_to_have_changed_the_thing_is_irreversible(
+    answer: tuple[int, Any, dict[str, str]], recorded: Workspace, journal: Journal, shop: Shop
+) -> None:
+    shop.add("/folders/f1", name="root")
+    shop.replies["POST /folders/f1"] = answer
+    httpx.post(shop.url + "/folders/f1", json={"name": "new"})
+    (effect,) = journal.effects()
+    assert (effect.cls, effect.inverse) == ("irreversible", None)
+    assert states(take_back(recorded)) == ["irreversible"]
+    assert shop.changes() == ["POST /folders/f1"]
+
+
+def test_a_post_that_no_look_followed_is_not_called_undone_because_nothing_changed(
+    recorded: Workspace, shop: Shop
+) -> None:
+    shop.add("/folders/f1", name="root")
+    shop.replies["POST /folders/f1"] = (200, {"ok": True}, {})
+    shop.faults["GET"] = ["", "503"]  # the look before is answered, the one after is not
+    httpx.post(shop.url + "/folders/f1", json={"name": "new"})
+    (outcome,) = take_back(recorded).effects
+    assert outcome.state == "failed" and "may have done something else instead" in outcome.detail
+    assert shop.changes() == ["POST /folders/f1"]
+
+
+def test_an_update_that_an_older_journal_holds_of_what_made_something_is_not_sent(
+    ws: Workspace, journal: Journal, shop: Shop
+) -> None:
+    shop.add("/folders/f1", name="root")
+    url = shop.url + "/folders/f1"
+    inverse = {
+        "kind": "http",
+        "method": "POST",
+        "url": url,
+        "origin": shop.url,
+        "json": {"name": "root"},
+        "check": {"url": url, "json": {"name": "root"}, "is_part": True},
+        "is_verified": True,
+    }
+    draft = EffectDraft("http", "reversible", url, "POST", inverse=inverse, request={"method": "POST", "url": url})
+    journal.record(draft, journals.place(ws), after={"status": 200}, reply={"status": 201})
+    assert states(take_back(ws)) == ["failed"] and shop.changes() == []
+
+
 # -- fields with names that servers use too
 
 NAMES = ["version", "links", "views", "revision", "modified", "updated", "last_modified"]

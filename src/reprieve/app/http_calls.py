@@ -149,7 +149,7 @@ class HttpCalls:
         )
         if done is not None and verdict.inverse is not None and verdict.look:
             now = yield Question(verdict.look)
-            sealed = rest.after_look(call, verdict, now, answer, hidden)
+            sealed = rest.after_look(call, before, verdict, now, answer, hidden)
             done = self._seal(ws, journal, done, sealed, now)
         if done is not None and done.undo_state == WANTED:
             self._undo_late(ws, journal, done)

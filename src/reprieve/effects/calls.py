@@ -63,11 +63,11 @@ class Call(Value):
 
     @property
     def segments(self) -> list[str]:
-        return [unquote(part) for part in urlsplit(self.url).path.split("/") if part]
+        return _segments(self.url)
 
     @property
     def last(self) -> str:
-        return self.segments[-1] if self.segments else ""
+        return last_of(self.url)
 
     @property
     def origin(self) -> str:
@@ -179,6 +179,15 @@ def is_listing(found: object) -> bool:
         and any(isinstance(found.get(name), (list, dict)) for name in names)
         and "id" not in found
     )
+
+
+def last_of(url: str) -> str:
+    """The last word of a URL's path: the id of a thing."""
+    return (_segments(url) or [""])[-1]
+
+
+def _segments(url: str) -> list[str]:
+    return [unquote(part) for part in urlsplit(url).path.split("/") if part]
 
 
 def parent(url: str) -> str:

@@ -96,7 +96,11 @@ class HttpDriver:
             if before is not None and same(compare.settled(before), _json(answer)):
                 return Check(ALREADY, "it is there again already")
             return Check(CHANGED, f"{url} is there again, and not as it was")
-        return self._compared(wanted, inverse, answer, names, url)
+        found = self._compared(wanted, inverse, answer, names, url)
+        is_seen = (effect.after or {}).get("status") == 200 or effect.undo_state == UNDOING
+        if found.state == ALREADY and (effect.request or {}).get("method") == "POST" and not is_seen:
+            return Check(UNCLEAR, f"{url} is as it was before the POST, which may have done something else instead")
+        return found
 
     def _compared(
         self,
@@ -314,12 +318,17 @@ def new_url(collection: str, answer: Answer) -> str | None:
 
 
 def _unproven(effect: Effect) -> str:
-    """Why a DELETE that was read off a call may not take what the call made; "" if it does.
+    """Why an inverse that was read off a call may not take back what the call did; "" if it does.
 
     Such effects are irreversible as soon as they are recorded; journals of older versions have them with an inverse.
     """
     inverse, request = effect.inverse or {}, effect.request or {}
-    if inverse.get("method") != "DELETE" or not inverse.get("is_verified") or effect.rule:
+    if not inverse.get("is_verified") or effect.rule:
+        return ""
+    if inverse.get("method") == "POST" and (effect.reply or {}).get("status") == 201:
+        is_seen = _map(inverse.get("check")).get("is_settled")
+        return "" if is_seen else "the call was answered 201, so it may have made something and changed nothing"
+    if inverse.get("method") != "DELETE":
         return ""
     if (effect.after or {}).get("status") in (404, 410):
         return "a look right after the call found nothing there, so a DELETE there does not undo it"

@@ -1,7 +1,8 @@
 """What undoes an HTTP call, by the catalog's rule or by REST convention, from request, before-image and answer. Pure.
 
     POST to a collection, 201 and Location or id     DELETE of what was made
-    POST to a thing (the answer's id is the URL's)   its before-image back; never DELETE
+    POST to a thing, answered with no other id   its before-image back; never DELETE
+    POST to a thing, 201 and another Location or id  DELETE of that: it was a container
     PUT, PATCH                                   the before-image back; there was none (404), and now is: DELETE
     PATCH that the server merges                 what it touched back, null for what it added (`merging`)
     DELETE                                       PUT where it was, else POST to the collection under a new id
@@ -15,7 +16,7 @@ from __future__ import annotations
 from urllib.parse import parse_qsl, quote, urldefrag, urljoin
 
 from reprieve.effects import calls, images, merging
-from reprieve.effects.compare import as_part, settled
+from reprieve.effects.compare import as_part, same, settled
 from reprieve.effects.strategy import choose
 from reprieve.effects.wire import Answer, origin
 from reprieve.model.effect import DONE, IRREVERSIBLE, OPAQUE, REFUSED, RESTORABLE, REVERSIBLE, UNKNOWN
@@ -156,7 +157,7 @@ def verdict(call: Call, before: Answer | None, answer: Answer, expected: Outlook
     return _after_post(call, before, answer, expected, hide)
 
 
-def after_look(call: Call, verdict: Verdict, now: Answer, reply: Answer, hide: Hide) -> Verdict:
+def after_look(call: Call, before: Answer | None, verdict: Verdict, now: Answer, reply: Answer, hide: Hide) -> Verdict:
     """The verdict with what a look right after the call tells: the state that the inverse must still find.
 
     A DELETE needs the thing to be shown there. Else it would hit something else or nothing, and the 404 of the look
@@ -165,6 +166,9 @@ def after_look(call: Call, verdict: Verdict, now: Answer, reply: Answer, hide: H
     if verdict.inverse is None:
         return verdict
     if verdict.inverse.get("method") != "DELETE":
+        if _is_untouched(call, before, now, reply):
+            why = "a look right after it found the thing as it was before, so what the POST did can't be told"
+            return verdict.replace(cls=IRREVERSIBLE, inverse=None, why=why)
         return verdict.replace(inverse=_with_after(call, verdict.inverse, verdict.look, now, reply, hide))
     if now.status in _GONE:
         why = (
@@ -352,9 +356,11 @@ def _after_post(call: Call, before: Answer | None, answer: Answer, expected: Out
     if expected.inverse is not None:
         is_made = expected.inverse.get("method") == "DELETE"
         url = str(expected.inverse["url"])
-        if not is_made or id in ("", _own_id(call)):
-            if is_made and answer.status != 201 and not id:
+        if is_made and id in ("", _own_id(call)):
+            if answer.status != 201 and not id:
                 return _none(call, f"answered {answer.status} without saying what was made")
+            return Verdict(expected.cls, expected.inverse, expected.resource, look=url)
+        if not is_made and _is_update(call, answer, url, id):
             return Verdict(expected.cls, expected.inverse, expected.resource, look=url)
     if id and id == call.last:
         return _none(call, "it changed something that was there, and there is no before-image")
@@ -373,6 +379,24 @@ def _after_post(call: Call, before: Answer | None, answer: Answer, expected: Out
         # an upsert names what it wrote over in just this way: a DELETE might take what was there before
         return _none(call, "nothing says that something was made")
     return Verdict(RESTORABLE, {"method": "DELETE", "url": url}, url.partition("?")[0], look=url)
+
+
+def _is_update(call: Call, answer: Answer, url: str, id: str) -> bool:
+    """Whether the answer may be about the thing that was asked, and not about another that was made in it."""
+    if id:
+        return id == calls.last_of(url)
+    location = urljoin(call.url, answer.header("Location") or url)
+    is_elsewhere = location.partition("?")[0].rstrip("/") != url.partition("?")[0].rstrip("/")
+    # a redirect may lead to any page; whether the thing changed is for the look afterwards to tell
+    return answer.status != 201 and (answer.status >= 300 or not is_elsewhere)
+
+
+def _is_untouched(call: Call, before: Answer | None, now: Answer, reply: Answer) -> bool:
+    """Whether a thing is as it was after a POST to it that does not say to be about it: it did something else."""
+    was, found = calls.json_of(before), calls.json_of(now)
+    if call.method != "POST" or now.status != 200 or not isinstance(was, dict) or _id_of(calls.json_of(reply)):
+        return False
+    return same(settled(found, before=was, sent=_sent(call)), was)
 
 
 # -- inside
