@@ -93,6 +93,25 @@ def test_what_it_prints_takes_the_step_back(cli: Cli, project: Path, nine: list[
     assert (project / "f9").exists()
 
 
+def test_what_it_prints_takes_a_persons_edit_back_and_not_the_run_after_it(cli: Cli, project: Path) -> None:
+    cli("run", "--label", "r0", "--", "touch", "zero")
+    (project / "README.md").unlink()
+    cli("run", "--label", "r1", "--", "touch", "innocent")
+    answer = cli("bisect", "--json", "--", "test", "-e", "README.md").json
+    assert answer["first_bad"]["label"] == "before r1"
+    cli(*answer["undo"].split()[1:])
+    assert (project / "README.md").exists() and (project / "innocent").exists()
+
+
+def test_it_prints_no_undo_where_part_of_the_step_was_pruned(cli: Cli, nine: list[str]) -> None:
+    cli("pin", nine[0])
+    cli("prune", "--keep-last", "3", "--keep-days", "0", "--yes")
+    answer = cli("bisect", "--json", "--", "test", "!", "-e", "f3").json
+    assert (answer["first_bad"]["id"], answer["undo"]) == (nine[6], None)
+    said = cli("bisect", "--", "test", "!", "-e", "f3").out
+    assert "reprieve undo" not in said and said.endswith(f"reprieve rollback {nine[0]}\n")
+
+
 def test_json_is_one_object(cli: Cli, nine: list[str]) -> None:
     answer = cli("bisect", "--json", "--", "sh", "-c", "echo noise; grep -q 42 src/util.py").json
     assert (answer["ok"], answer["command"]) == (True, "bisect")

@@ -57,6 +57,34 @@ def test_an_id_from_the_log_names_a_step(cli: Cli, three_steps: Path) -> None:
     assert not (three_steps / "one.txt").exists() and (three_steps / "two.txt").exists()
 
 
+def test_the_id_of_the_checkpoint_before_a_run_means_what_a_person_did_until_then(cli: Cli, three_steps: Path) -> None:
+    """It takes back what `show` shows of that id, and not the run that begins there."""
+    (three_steps / "mine").write_text("x")
+    cli("run", "--label", "four", "--", "sh", "-c", "echo four > four.txt")
+    before = cli("show", "before four", "--json").json
+    assert [change["path"] for change in before["changes"]] == ["mine"]
+    assert cli("undo", before["entry"]["id"], "--json").json["report"]["deleted"] == ["mine"]
+    assert (three_steps / "four.txt").exists()
+
+
+@pytest.mark.parametrize("label", ["before two", "before first"])
+def test_where_a_run_begins_and_nothing_ends_the_runs_own_id_is_named(cli: Cli, project: Path, label: str) -> None:
+    cli("run", "--label", "first", "--", "touch", "one")
+    cli("run", "--label", "two", "--", "touch", "two")
+    refused = cli("undo", label, check=False)
+    assert refused.code == 2 and (project / "two").exists() and (project / "one").exists()
+    name = label.removeprefix("before ")
+    cli(*refused.err.strip().rpartition(f"take back '{name}', which begins there: reprieve ")[2].split())
+    assert [(project / "one").exists(), (project / "two").exists()] == [name != "first", name != "two"]
+
+
+def test_a_checkpoint_inside_of_a_run_ends_a_step_of_its_own(cli: Cli, project: Path) -> None:
+    middle = f"{sys.executable} -m reprieve checkpoint middle"
+    cli("run", "--label", "long", "--", "sh", "-c", f"touch early; {middle}; touch late")
+    assert cli("undo", "middle", "--json").json["report"]["deleted"] == ["early"]
+    assert (project / "late").exists()
+
+
 def test_later_steps_in_the_same_lines_are_named_and_nothing_is_touched(cli: Cli, three_steps: Path) -> None:
     cli("run", "--label", "again", "--", "sed", "-i", "14s/.*/again/", "text")
     again = next(e["id"] for e in cli("log", "--json").json["entries"] if e["step"] == "again")

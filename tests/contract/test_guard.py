@@ -90,6 +90,20 @@ def test_a_block_has_its_checkpoints_and_its_id(ws: reprieve.Workspace, project:
     assert ws.log and ws._inner.resolve(step.id) == step.before.entry
 
 
+def test_the_id_of_a_block_means_that_call_alone(ws: reprieve.Workspace, project: Path) -> None:
+    """Not a later call of the same name, and not what a person did before it."""
+    steps = []
+    for number in range(2):
+        (project / f"mine{number}").write_text("a person's")
+        with ws.guard(name="edit", call="toolu_1") as step:
+            (project / f"made{number}").write_text("made")
+        steps.append(step)
+    assert ws._inner.resolve(steps[0].id) == steps[0].before.entry
+    assert ws.undo(steps[0].id).deleted == (b"made0",)
+    assert ws.undo(steps[1].before).deleted == (b"mine1",)
+    assert (project / "mine0").exists() and (project / "made1").exists()
+
+
 def test_an_async_callable_and_an_async_block(ws: reprieve.Workspace, project: Path) -> None:
     @ws.guard
     async def write(path: str) -> str:

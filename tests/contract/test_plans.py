@@ -214,6 +214,16 @@ def test_P38_every_step_can_be_gone_to_again(ws: reprieve.Workspace, project: Pa
         assert diff_fingerprints(trees[n], fingerprint(project), ignore=["dir_mtime_ns"]) == []
 
 
+def test_a_step_of_which_only_a_part_was_taken_back_is_done(ws: reprieve.Workspace, project: Path) -> None:
+    plan = ws.plan("p")
+    with plan.step("a"):
+        (project / "early").touch()
+        middle = ws.checkpoint("middle")
+        (project / "late").touch()
+    assert ws.undo(middle).deleted == (b"early",)
+    assert (project / "late").exists() and plan.steps == {"a": "done"}
+
+
 def test_keep_retires_the_inverses_and_replan_leaves_it(ws: reprieve.Workspace, project: Path) -> None:
     memory: dict[str, int] = {}
     plan = three(ws, project, memory)

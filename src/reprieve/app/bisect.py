@@ -100,6 +100,19 @@ def bisect(
     return Found(points[before], tuple(points[before + 1 : after + 1]), changes, tuple(tried.probes))
 
 
+def way_back(ws: Workspace, found: Found) -> str:
+    """The command that takes the first bad step back; "" if it isn't known, or what was there before was pruned."""
+    if len(found.suspects) != 1:
+        return ""
+    from reprieve.app.steps import find_step, must_be_kept
+
+    try:
+        must_be_kept(ws.timeline, find_step(ws.timeline, found.suspects[0].id, now_ns=ws.clock()))
+    except BadRef:
+        return ""
+    return f"reprieve undo {found.suspects[0].id}"
+
+
 def narrow(last: int, test: Callable[[int], str]) -> tuple[int, int]:
     """(a good point, the next bad one) where 0 is good and `last` bad; between them only what cannot be tested."""
     good, bad, skipped = 0, last, set()

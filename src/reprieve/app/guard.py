@@ -51,8 +51,8 @@ class Step:
 
     @property
     def id(self) -> str:
-        """A name that `reprieve undo`, `show` and `rollback` (to just before it) know."""
-        return self.before.entry.id
+        """A name that `reprieve undo` and `rollback` (to just before it) know, and that no other call has."""
+        return f"call:{self.window.id}"
 
     @property
     def name(self) -> str:

@@ -126,7 +126,7 @@ class Moves:
         while True:
 
             def is_taken(link: Link, taken: set[str] = taken) -> bool:
-                return bool(taken & _keys(link))
+                return bool(taken & _names(link))
 
             def is_doubtful(link: Link, taken: set[str] = taken) -> bool:
                 inside = [bool(taken & set(ids)) for ids in link.span.windows]
@@ -532,6 +532,11 @@ def _keys(link: Link) -> set[str]:
     if span.windows:
         return {id for ids in span.windows for id in ids}
     return {span.entry.id if span.entry is not None else "now"}
+
+
+def _names(link: Link) -> set[str]:
+    """The same and, in windows too, the entry that it ends with: somebody may mean only what changed up to there."""
+    return _keys(link) | ({link.span.entry.id} if link.span.entry is not None else set())
 
 
 def _step_keys(link: Link) -> set[str]:

@@ -199,6 +199,8 @@ def _takes_back(move: _Move, step: PlanStep, *, is_over: bool) -> bool:
     if entry.kind != UNDO:
         return is_rollback_beyond(entry, target, step.opened)
     first, last = opens(target.data), closes(move.of.data) if move.of is not None else ""
+    if move.of is not None and not last:
+        return False  # only what changed up to some checkpoint
     if any(first in ids for ids in standing(step.opened.data).lineages() if ids[0] == step.window.id):
         return True
     # from the first window of a turn to its last: all that the session did in it

@@ -171,7 +171,7 @@ class AgentPlan:
             found = self._known(run, step)
             if found.state in (RUNNING, TAKEN_BACK):
                 raise Refused(f"step '{step}' is {found.state}; nothing was kept")
-            effects.keep(self._ws, found.opened.id)
+            effects.keep(self._ws, f"call:{found.window.id}")
             self._note(f"kept {self._title(step)}", {"at": KEPT, "windows": [found.window.id]})
 
     def finish(self) -> None:

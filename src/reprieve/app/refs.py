@@ -87,7 +87,8 @@ def _before_step(timeline: Timeline, ref: str) -> TimelineEntry:
             if before is not None:
                 return _usable(before)
         # it may still be going on
-        if (id := opens(entry.data)) and any(w.id == id and w.step == name for w in standing(entry.data).open):
+        id = opens(entry.data)
+        if id and (id == ref[5:] or any(w.id == id and w.step == name for w in standing(entry.data).open)):
             return _usable(entry)
     raise BadRef(f"no step is called '{ref}'", hints=["see the steps: reprieve log"])
 

@@ -29,13 +29,13 @@ class Step(Value):
 
 
 def find_step(timeline: Timeline, name: str, *, now_ns: int) -> Step:
-    """The newest step of that name: call:ID, step:NAME, turn:N, or an id from the log."""
+    """The newest step of that name: call:ID, step:NAME, turn:N, or an id from the log: the step that ends there."""
     if name.startswith("turn:") and name[5:].isdecimal():
         return _turn(timeline, int(name[5:]))
     if name.startswith(("call:", "step:")):
         wanted = name if name.startswith("call:") else name[5:]
         for opened, window in windows(timeline):
-            if window.step == wanted:
+            if window.step == wanted or window.id == name[5:]:
                 return _of_window(timeline, opened, window.id, window.step)
         raise BadRef(f"no step is called '{name}'", hints=["see the steps: reprieve log"])
     return _of_entry(timeline, refs.resolve(timeline, name, now_ns=now_ns))
@@ -72,7 +72,8 @@ def last_turns(timeline: Timeline) -> Iterator[Step]:
 
 
 def must_be_kept(timeline: Timeline, step: Step) -> None:
-    """Raises BadRef if a step can't be undone: part of it, or what was there before it, was pruned."""
+    """Raises BadRef if a step can't be undone: part of it, or what was there before it, was pruned; or it is none."""
+    _must_be_a_step(timeline, step)
     before = timeline.at(step.since)
     if before is not None and before.is_pruned:
         raise BadRef(f"what was there before '{step.name}' was pruned, so it can't be undone", hints=["reprieve log"])
@@ -99,12 +100,33 @@ def _of_entry(timeline: Timeline, entry: TimelineEntry) -> Step:
         opened = timeline.get(field(entry.data, "before"))
         if opened is not None:
             return Step(closes(entry.data), entry.step or entry.label, opened.seq, opened, entry)
-    window = window_of(entry)
-    if window is not None:
-        return _of_window(timeline, entry, window.id, window.step)
     if entry.seq == 1:
-        raise BadRef(f"'{entry.id}' is the beginning: nothing came before it", hints=["reprieve log"])
-    return Step(entry.id, entry.name or entry.label or entry.id, entry.seq - 1, timeline.at(entry.seq - 1), entry)
+        raise BadRef(
+            f"'{entry.id}' is the beginning: nothing came before it",
+            hints=_begins_there(timeline, entry) or ["reprieve log"],
+        )
+    window = window_of(entry)
+    name = f"what changed before '{window.step}'" if window is not None else entry.name or entry.label or entry.id
+    return Step(entry.id, name, entry.seq - 1, timeline.at(entry.seq - 1), entry)
+
+
+def _must_be_a_step(timeline: Timeline, step: Step) -> None:
+    """Nothing ends where a step begins and nothing changed before it: to undo that one instead would be a guess."""
+    entry = step.entry
+    if entry is None or step.key != entry.id or entry.delta or entry.changed:
+        return
+    hints = _begins_there(timeline, entry)
+    if hints:
+        raise BadRef(f"nothing changed up to '{entry.id}': a step begins there, and none ends", hints=hints)
+
+
+def _begins_there(timeline: Timeline, entry: TimelineEntry) -> list[str]:
+    """How to undo the step that begins at an entry, as a hint; none if none does."""
+    window = window_of(entry)
+    if window is None:
+        return []
+    ends = _of_window(timeline, entry, window.id, window.step).entry
+    return [f"take back '{window.step}', which begins there: reprieve undo {ends.id if ends else f'call:{window.id}'}"]
 
 
 def _of_window(timeline: Timeline, opened: TimelineEntry, id: str, name: str) -> Step:

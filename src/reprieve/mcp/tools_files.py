@@ -273,7 +273,7 @@ TOOLS = (
         "Plan to take one step back (default: the last) and keep what came later." + _TWO,
         _undo,
         s.takes(
-            step=s.text("call:ID, step:NAME, turn:N, or an id from the log"),
+            step=s.text("call:ID, step:NAME, turn:N, or an id from the log: the step that ends there"),
             tail=s.flag("Take the later steps that depend on it along"),
             on_conflict=_ON_CONFLICT, **s.PAGE,
         ),

@@ -84,12 +84,15 @@ def run(args: Parsed, out: Terminal) -> int:
                 runs=len(found.probes),
                 tried=[{"id": p.entry.id, "result": p.word, "exit_code": p.exit_code} for p in found.probes],
                 changes=changes_json(ws, found.changes, b_is_live=False),
-                undo=f"reprieve undo {first.id}" if first else None,
+                undo=bisect.way_back(ws, found) or None,
             )
         elif first is not None:
             _show_step(first, found, out)
             show_diff(out, compare_all(ws, found.changes, b_is_live=False))
-            out.say(f"Take it back: reprieve undo {first.id}")
+            if undo := bisect.way_back(ws, found):
+                out.say(f"Take it back: {undo}")
+            else:
+                out.say(f"Part of it was pruned, so it can't be undone; go back: reprieve rollback {found.good.id}")
         else:
             out.line(f"The first bad step is one of {len(found.suspects)}; those between cannot be tested:")
             for entry in found.suspects:

@@ -20,10 +20,10 @@ SPEC = Command(
         ("reprieve undo step:deps --tail", "take back that run, and the later steps that build on it"),
     ),
     details=(
-        "A step is a run, a tool call, a turn, or what lies between two checkpoints. Later changes stay. If a later "
-        "step needs what this one made (the same lines, a file in a directory that it created), nothing is touched and "
-        "the later steps are named. Effects of the step outside of the folder are undone too, after --yes or the "
-        "confirmation. `redo` takes an undo of files back."
+        "A step is a run, a tool call, a turn, or what lies between two checkpoints; an id means the one that ends "
+        "there. Later changes stay. If a later step needs what this one made (the same lines, a file in a directory "
+        "that it created), nothing is touched and the later steps are named. Effects of the step outside of the "
+        "folder are undone too, after --yes or the confirmation. `redo` takes an undo of files back."
     ),
     arguments=(
         Argument(
