@@ -36,6 +36,17 @@ def test_a_rollback_is_an_entry_too(cli: Cli, project: Path) -> None:
     assert [change["path"] for change in answer["changes"]] == ["README.md"]
 
 
+def test_the_time_that_is_printed_of_an_entry_means_that_entry(cli: Cli, project: Path) -> None:
+    ids = []
+    for number in range(5):
+        (project / "n").write_text(str(number))
+        ids.append(cli("checkpoint", "-q").out.strip())
+    for entry in cli("log", "--json").json["entries"]:
+        assert cli("show", entry["created_at"], "--json").json["entry"]["id"] == entry["id"]
+    cli("rollback", cli("show", "latest", "--json").json["entry"]["created_at"])
+    assert (project / "n").read_text() == "4"
+
+
 def test_a_ref_that_names_nothing_is_exit_2(cli: Cli) -> None:
     cli("checkpoint", "one")
     result = cli("show", "xyzzy", "--json", check=False)

@@ -1,11 +1,13 @@
 """Find the entry that a REF means.
 
-id or unique prefix · label · `latest` · `~N` · a time (`2026-11-15T10:00`, `10m ago`) · `call:ID` · `step:NAME` ·
-`turn:N` (of the newest session that has one) · `session:ID`: each means the point just before it
+id or unique prefix · label · `latest` · `~N` · a time (`2026-11-15T10:00`, to the end of that minute; `10m ago`): the
+newest point up to then · `call:ID` · `step:NAME` · `turn:N` (of the newest session that has one) · `session:ID`: each
+means the point just before it
 """
 
 from __future__ import annotations
 
+from reprieve.app import times
 from reprieve.errors import BadRef
 from reprieve.model.talk import END, talk_of
 from reprieve.model.timeline import CHECKPOINT, TimelineEntry
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reprieve.store.protocols import Timeline
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def checkpoints(timeline: Timeline) -> Iterator[TimelineEntry]:
@@ -41,13 +41,13 @@ def resolve(timeline: Timeline, ref: str, *, now_ns: int) -> TimelineEntry:
     """The entry that ref means. Raises BadRef with the candidates."""
     if ref == "latest":
         return latest(timeline)
-    if ref.startswith("~") and ref[1:].isdecimal():
-        return latest(timeline, int(ref[1:]))
+    if ref.startswith("~") and (back := times.number(ref[1:])) is not None:
+        return latest(timeline, back)
     for prefix in ("step:", "call:"):
         if ref.startswith(prefix) and len(ref) > len(prefix):
             return _before_step(timeline, ref)
-    if ref.startswith("turn:") and ref[5:].isdecimal():
-        return _before_turn(timeline, int(ref[5:]))
+    if ref.startswith("turn:") and (turn := times.number(ref[5:])) is not None:
+        return _before_turn(timeline, turn)
     if ref.startswith("session:") and len(ref) > 8:
         return _before_session(timeline, ref[8:])
     found = timeline.matching(ref) if ref else []
@@ -61,7 +61,7 @@ def resolve(timeline: Timeline, ref: str, *, now_ns: int) -> TimelineEntry:
             hints=["name one of them by its id"],
             data={"candidates": [e.id for e in exact]},
         )
-    at = _time(ref, now_ns)
+    at = times.last_of(ref, now_ns)
     if at is not None:
         entry = timeline.before_time(at)
         if entry is None:
@@ -121,21 +121,3 @@ def _before_session(timeline: Timeline, name: str) -> TimelineEntry:
     if len(whose) > 1:
         raise BadRef(f"'{name}' means {len(whose)} sessions", details=sorted(whose), hints=["name the agent, too"])
     return _usable(next(iter(whose.values())))
-
-
-def _time(text: str, now_ns: int) -> int | None:
-    """Nanoseconds for `10m ago` or an ISO time (local if it names no zone); None if it is neither."""
-    words = text.split()
-    if len(words) == 2 and words[1] == "ago" and words[0][:-1].isdecimal() and words[0][-1] in _UNITS:
-        return max(0, now_ns - int(words[0][:-1]) * _UNITS[words[0][-1]] * 1_000_000_000)
-    if len(text) < 10 or text[4:5] != "-":
-        return None
-    from datetime import datetime
-
-    try:
-        seconds = datetime.fromisoformat(text).astimezone().timestamp()
-    except (ValueError, OverflowError):
-        return None
-    # a minute or second that was named is meant to its end
-    ns = int(seconds * 1_000_000_000) + (999_999_999 if "." not in text else 0)
-    return max(0, min(ns, (1 << 63) - 1))  # the year 2999 is more nanoseconds away than SQLite counts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reprieve.app import refs
 from reprieve.app.authorship import window_of, windows
+from reprieve.app.times import number
 from reprieve.errors import BadRef
 from reprieve.model.timeline import CHECKPOINT, TimelineEntry
 from reprieve.model.value import Value
@@ -30,8 +31,8 @@ class Step(Value):
 
 def find_step(timeline: Timeline, name: str, *, now_ns: int) -> Step:
     """The newest step of that name: call:ID, step:NAME, turn:N, or an id from the log: the step that ends there."""
-    if name.startswith("turn:") and name[5:].isdecimal():
-        return _turn(timeline, int(name[5:]))
+    if name.startswith("turn:") and (turn := number(name[5:])) is not None:
+        return _turn(timeline, turn)
     if name.startswith(("call:", "step:")):
         wanted = name if name.startswith("call:") else name[5:]
         for opened, window in windows(timeline):

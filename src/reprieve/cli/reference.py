@@ -22,6 +22,10 @@ DIR. A bare `reprieve` is `reprieve status` with what to do next.
 REF is an id or a unique beginning of one, a label, `latest`, `~N` (N checkpoints before the latest), a time
 (`2026-11-15T10:00`, `10m ago`), or `step:NAME` (just before that step; a run's step is named by its label). An
 ambiguous REF is an error that lists the candidates.
+
+A time means the newest entry made up to then. One that is written out is meant to the end of its last part: a date to
+the end of that day, `10:00` to the end of that minute, and so the `created_at` of an entry means that entry. Without a
+zone (`Z`, `+01:00`) it is local.
 """
 JSON = """\
 With `--json` standard output is exactly one object: `{"ok": true, "command": "rollback", …}`, or, with the matching
