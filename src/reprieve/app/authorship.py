@@ -6,7 +6,7 @@ import os
 
 from reprieve.files import tree
 from reprieve.model.actor import PERSON, REPRIEVE, UNKNOWN, parts, said, shared
-from reprieve.model.change import BY_SETTINGS, UNREADABLE, WORKSPACE_FILE
+from reprieve.model.change import BY_SETTINGS, UNREADABLE, WORKSPACE_FILE, Change, classify
 from reprieve.model.talk import has_talk
 from reprieve.model.timeline import CHECKPOINT, MOVES
 from reprieve.model.value import Value
@@ -195,6 +195,16 @@ def by_path(found: Story, differences: Iterable[tuple[bytes, object, object]]) -
         actors = dict.fromkeys(actor for link in chain.links for actor in parts(link.actor))
         names[path] = ",".join(actors) or UNKNOWN
     return names
+
+
+def changes_of(found: Story, differences: tree.Delta) -> tuple[Change, ...]:
+    """What a person would call changed of these differences, in the order of the tree, each with who did it."""
+    actors = by_path(found, differences)
+    return tuple(
+        Change(path, word, before, after, actors.get(path, UNKNOWN))
+        for path, before, after in sorted(differences, key=lambda change: tree.sort_key(change[0]))
+        if (word := classify(before, after))
+    )
 
 
 def called(link: Link) -> str:

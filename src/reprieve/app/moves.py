@@ -92,7 +92,7 @@ class Moves:
 
         decided = self._decide(found.chains(), is_taken, is_doubtful, selects, choices, target.id)
         of = PART if only or actor else ""
-        return self._decided(ROLLBACK, target.id, target.name or target.label, decided, found, selects, of=of)
+        return self._decided(ROLLBACK, target.id, target.title, decided, found, selects, of=of)
 
     def undo(self, name: str | Step | None, *, tail: bool, choices: Choices) -> Plan:
         """One step out of the middle."""
@@ -274,8 +274,7 @@ class Moves:
         actors: Mapping[bytes, str] | None = None,
         of: str = "",
     ) -> Plan:
-        label = target.name or target.label
-        return self._made(kind, target.id, label, differences, selects=selects, actors=actors, of=of)
+        return self._made(kind, target.id, target.title, differences, selects=selects, actors=actors, of=of)
 
     def _made(
         self,
@@ -594,5 +593,5 @@ def _step_name(link: Link) -> str:
     entry = link.span.entry
     if is_persons(link) or entry is None:
         return authorship.called(link)
-    name = f"step '{entry.step}'" if entry.step else f"'{entry.name or entry.label}'" if entry.label else "a checkpoint"
+    name = f"step '{entry.step}'" if entry.step else f"'{entry.title}'" if entry.title else "a checkpoint"
     return f"{name} ({entry.id})"

@@ -51,13 +51,13 @@ def resolve(timeline: Timeline, ref: str, *, now_ns: int) -> TimelineEntry:
     if ref.startswith("session:") and len(ref) > 8:
         return _before_session(timeline, ref[8:])
     found = timeline.matching(ref) if ref else []
-    exact = [e for e in found if e.id == ref] or [e for e in found if ref in (e.name, e.label)] or found
+    exact = [e for e in found if e.id == ref] or [e for e in found if e.title == ref] or found
     if len(exact) == 1:
         return _usable(exact[0])
     if exact:
         raise BadRef(
             f"'{ref}' means {len(exact)} entries",
-            details=[f"{e.id}  {e.kind}  {e.name or e.label}" for e in exact[:20]],
+            details=[f"{e.id}  {e.kind}  {e.title}" for e in exact[:20]],
             hints=["name one of them by its id"],
             data={"candidates": [e.id for e in exact]},
         )

@@ -43,7 +43,7 @@ def entry_json(entry: TimelineEntry) -> Json:
         "id": entry.id,
         "seq": entry.seq,
         "kind": entry.kind,
-        "label": entry.name or entry.label,
+        "label": entry.title,
         "created_at": time_text(entry.created_at),
         "actor": entry.actor,
         "step": entry.step,

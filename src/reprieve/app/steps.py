@@ -107,7 +107,7 @@ def _of_entry(timeline: Timeline, entry: TimelineEntry) -> Step:
             hints=_begins_there(timeline, entry) or ["reprieve log"],
         )
     window = window_of(entry)
-    name = f"what changed before '{window.step}'" if window is not None else entry.name or entry.label or entry.id
+    name = f"what changed before '{window.step}'" if window is not None else entry.title or entry.id
     return Step(entry.id, name, entry.seq - 1, timeline.at(entry.seq - 1), entry)
 
 

@@ -10,7 +10,6 @@ from reprieve.errors import BadRef, Conflict, Refused, StoreFailed
 from reprieve.files import native, tree
 from reprieve.files.capture import Capture
 from reprieve.files.snapshot import Limits
-from reprieve.model.actor import UNKNOWN
 from reprieve.model.change import Change, Gap, classify
 from reprieve.model.entry import Entry
 from reprieve.model.reporter import Reporter
@@ -21,7 +20,7 @@ from reprieve.store.chain import new_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -53,7 +52,7 @@ class Made(Value):
     @property
     def label(self) -> str:
         """Its name."""
-        return self.entry.label
+        return self.entry.title
 
 
 class Status(Value):
@@ -243,16 +242,17 @@ class Workspace:
         return entry.replace(is_pinned=pinned)
 
     def name(self, ref: str, text: str) -> TimelineEntry:
-        """Give an entry a name of a person's own."""
+        """Give an entry a name of a person's own. "" takes away what it is called: that name, else the label."""
         entry = self.resolve(ref)
-        self.timeline.rename(entry.id, text)
-        return entry.replace(name=text)
+        name = text if text or entry.name else None
+        self.timeline.rename(entry.id, name)
+        return entry.replace(name=name)
 
     # -- looking
 
     def status(self, since: str | None = None) -> Status:
         """What changed since a checkpoint (default: the latest). Writes nothing."""
-        from reprieve.app.authorship import by_path, story
+        from reprieve.app.authorship import changes_of, story
 
         with self.store.lock(self.id):
             self._recover()
@@ -266,8 +266,7 @@ class Workspace:
             changes: tuple[Change, ...] = ()
             if base is not None:
                 found = story(self.capture, base.seq, seen)
-                differences = found.differences()
-                changes = _as_changes(differences, by_path(found, differences))
+                changes = changes_of(found, found.differences())
                 gaps = seen.gaps
                 if self.annexes or self.lost:
                     from reprieve.app.annexes import changes as beside
@@ -279,7 +278,7 @@ class Workspace:
 
     def diff(self, a: str | None, b: str | None, paths: Sequence[bytes] = ()) -> Status:
         """What differs between two entries, or between one (default: the latest checkpoint) and now."""
-        from reprieve.app.authorship import by_path, story
+        from reprieve.app.authorship import changes_of, story
 
         if b is None:
             found = self.status(a)
@@ -289,7 +288,7 @@ class Workspace:
             delta = self.capture.changes_between(older.seq, newer.seq)
             if first is newer:
                 delta = [(path, after, before) for path, before, after in delta]
-            changes = _as_changes(delta, by_path(story(self.capture, older.seq, None, newer.seq), delta))
+            changes = changes_of(story(self.capture, older.seq, None, newer.seq), delta)
             if self.annexes:
                 from reprieve.app.annexes import changes as beside
 
@@ -589,12 +588,3 @@ class Workspace:
                     hints=[f"end it first (pid {pid}), then run the same command again"],
                     data={"pid": pid},
                 )
-
-
-def _as_changes(delta: tree.Delta, actors: Mapping[bytes, str]) -> tuple[Change, ...]:
-    found = []
-    for path, before, after in sorted(delta, key=lambda d: tree.sort_key(d[0])):
-        word = classify(before, after)
-        if word:
-            found.append(Change(path, word, before, after, actors.get(path, UNKNOWN)))
-    return tuple(found)

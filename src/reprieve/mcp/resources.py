@@ -61,7 +61,7 @@ def listed(desk: Desk, cursor: str) -> tuple[list[types.Resource], str | None]:
     except Misconfigured:
         entries = []  # nothing is protected yet
     for entry in entries[:_PAGE]:
-        label = answering.clean(entry.name or entry.label)
+        label = answering.clean(entry.title)
         found.append(
             types.Resource(
                 uri=f"reprieve://checkpoint/{entry.id}",

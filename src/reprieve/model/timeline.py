@@ -48,7 +48,12 @@ class TimelineEntry(Value):
     hash: bytes
     is_pinned: bool = False  # mark, not part of the chain
     is_pruned: bool = False  # its tree was given up by `prune`; mark
-    name: str = ""  # label given later by `reprieve name`; mark
+    name: str | None = ""  # given later by `reprieve name`, None: taken away, and the label with it; mark
+
+    @property
+    def title(self) -> str:
+        """What it is called, "" if nothing: a name that was given later stands for the label."""
+        return "" if self.name is None else self.name or self.label
 
 
 class WorkspaceRecord(Value):

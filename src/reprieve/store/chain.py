@@ -127,7 +127,7 @@ def breaks(workspace: str, entries: Iterable[TimelineEntry]) -> Iterator[tuple[i
 
 def contains(entry: TimelineEntry, needle: str) -> bool:
     """needle (casefolded) is in what people read of an entry."""
-    text = "\0".join((entry.label, entry.note, entry.step, entry.actor, entry.name, entry.id))
+    text = "\0".join((entry.title, entry.note, entry.step, entry.actor, entry.id))
     return needle in text.casefold()
 
 

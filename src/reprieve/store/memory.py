@@ -255,10 +255,10 @@ class MemoryTimeline:
         yield from self._all()
 
     def matching(self, text: str) -> list[TimelineEntry]:
-        """The entry with this id, else those whose id begins so, or that have this label or name; newest first."""
+        """The entry with this id, else those whose id begins so, or that are called so; newest first."""
         if not text or text in self._ids:
             return [self._entries[self._ids[text]]] if text else []
-        return [e for e in reversed(self._all()) if e.id.startswith(text) or text in (e.label, e.name)]
+        return [e for e in reversed(self._all()) if e.id.startswith(text) or text == e.title]
 
     def before_time(self, ns: int) -> TimelineEntry | None:
         """The newest checkpoint, or other entry that one can return to, made at or before that time."""
@@ -292,8 +292,8 @@ class MemoryTimeline:
         with self._journal.transaction():
             self._change(self._place(id), is_pinned=pinned)
 
-    def rename(self, id: str, name: str) -> None:
-        """Give an entry a name; "" takes it away."""
+    def rename(self, id: str, name: str | None) -> None:
+        """Give an entry a name; "": it has its label again, None: nor that."""
         with self._journal.transaction():
             self._change(self._place(id), name=name)
 

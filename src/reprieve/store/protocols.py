@@ -81,7 +81,7 @@ class Timeline(Protocol):
         """All entries that can be read at all, oldest first: for finding out what is damaged."""
 
     def matching(self, text: str) -> list[TimelineEntry]:
-        """The entry with this id, else those whose id begins so, or that have this label or name; newest first."""
+        """The entry with this id, else those whose id begins so, or that are called so (`title`); newest first."""
 
     def before_time(self, ns: int) -> TimelineEntry | None:
         """The newest entry that one can return to (not a prune or forget), made at or before that time."""
@@ -95,7 +95,8 @@ class Timeline(Protocol):
 
     # marks: what people say about entries; not part of the chain
     def pin(self, id: str, *, pinned: bool = True) -> None: ...
-    def rename(self, id: str, name: str) -> None: ...
+    def rename(self, id: str, name: str | None) -> None:
+        """Give an entry a name, which stands for its label; "": it has its label again, None: nor that."""
 
     def verify(self) -> Iterator[tuple[int, str]]:
         """Problems (seq, reason): changed, missing, reordered or cut entries. Never raises for a damaged entry."""

@@ -159,20 +159,20 @@ class SqliteTimeline:
         return self._readable([])
 
     def matching(self, text: str) -> list[TimelineEntry]:
-        """The entry with this id, else those whose id begins so, or that have this label or name; newest first."""
+        """The entry with this id, else those whose id begins so, or that are called so; newest first."""
         exact = self.get(text) if text else None
         if exact is not None or not text:
             return [exact] if exact is not None else []
         found: dict[int, TimelineEntry] = {}
         for where, values in (
             (" AND e.id >= ? AND e.id < ?", (text, text + "\x7f")),
-            (" AND e.label = ? AND e.label <> ''", (text,)),
+            (" AND e.label = ? AND e.label <> '' AND coalesce(m.name, '') = ''", (text,)),
             (" AND m.name = ? AND m.name <> ''", (text,)),
         ):
             # With the index and without: a damaged one may hide an entry, and then another would be the only match.
             for row in self._query(where, *values) + self._query(where, *values, select=_SCAN):
                 entry = proven(self._workspace, _entry(row))
-                if not entry.id.startswith(text) and text not in (entry.label, entry.name):
+                if not entry.id.startswith(text) and text != entry.title:
                     raise damaged(f"the way to {text!r} leads to entry {entry.seq}")
                 found[entry.seq] = entry
         return [found[seq] for seq in sorted(found, reverse=True)]
@@ -218,9 +218,9 @@ class SqliteTimeline:
         """Keep an entry from being pruned, or no longer."""
         self._mark(id, "is_pinned", int(pinned))
 
-    def rename(self, id: str, name: str) -> None:
-        """Give an entry a name; "" takes it away."""
-        self._mark(id, "name", name)
+    def rename(self, id: str, name: str | None) -> None:
+        """Give an entry a name; "": it has its label again, None: nor that."""
+        self._mark(id, "name", b"" if name is None else name)
 
     def verify(self) -> Iterator[tuple[int, str]]:
         """Problems (seq, reason): changed, missing, reordered or cut entries."""
@@ -367,5 +367,5 @@ def _object_id(value: object) -> bytes:
 
 
 def _entry(row: Row) -> TimelineEntry:
-    values: Row = (*row[:15], bool(row[15]), bool(row[16]), row[17])
+    values: Row = (*row[:15], bool(row[15]), bool(row[16]), None if row[17] == b"" else row[17])
     return TimelineEntry(*values)

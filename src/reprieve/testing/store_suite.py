@@ -352,6 +352,21 @@ class StoreSuite:
         assert [e.id for e in timeline.matching("good")] == [third.id, second.id, first.id]
         assert timeline.matching("goo") == timeline.matching("") == timeline.matching("%") == []
 
+    def test_a_name_stands_for_the_label_until_it_is_taken_away(self, store: Store) -> None:
+        """And the label itself can be taken away; a pin before or after changes nothing about that."""
+        timeline = store.timeline("w")
+        entry = timeline.append(draft("label"))
+        timeline.pin(entry.id)
+        for name, title in (("name", "name"), ("", "label"), (None, ""), ("label", "label"), (None, ""), ("", "label")):
+            timeline.rename(entry.id, name)
+            timeline.pin(entry.id, pinned=name is None)
+            found = timeline.get(entry.id)
+            assert found is not None and (found.name, found.title, found.label) == (name, title, "label")
+            for text in ("name", "label"):
+                assert [e.id for e in timeline.matching(text)] == ([entry.id] if text == title else [])
+                assert [e.id for e in timeline.newest_first(search=text)] == ([entry.id] if text == title else [])
+        assert list(timeline.verify()) == []
+
     def test_the_newest_point_before_a_time(self, store: Store) -> None:
         """By order, not by clock: of two that are early enough the later entry counts, whatever its clock said."""
         timeline = store.timeline("w")

@@ -106,7 +106,7 @@ def _show_step(entry: TimelineEntry, found: bisect.Found, out: Terminal) -> None
     out.line(f"First bad step, found in {runs}: {_title(entry)}", "bold")
     facts = (
         ("Actor", entry.actor),
-        ("Step", entry.step if entry.step != entry.label else ""),
+        ("Step", entry.step if entry.step != entry.title else ""),
         ("Note", entry.note),
         ("Made", f"{humane.moment(entry.created_at)}, {humane.age(entry.created_at)}"),
     )
@@ -117,6 +117,6 @@ def _show_step(entry: TimelineEntry, found: bisect.Found, out: Terminal) -> None
 
 
 def _title(entry: TimelineEntry) -> str:
-    label = humane.safe(entry.name or entry.label)
+    label = humane.safe(entry.title)
     kind = "" if entry.kind == "checkpoint" else f"  {entry.kind}"
     return f'{entry.id}{kind}  "{label}"' if label else f"{entry.id}{kind}"

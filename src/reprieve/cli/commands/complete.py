@@ -125,7 +125,7 @@ def _refs(args: Parsed) -> Iterator[Candidate]:
     try:
         with open_workspace(args.start, create=False, reporter=Reporter()) as ws:
             for entry in ws.log(limit=REFS):
-                label = entry.name or entry.label or entry.kind
+                label = entry.title or entry.kind
                 yield entry.id, f"{label}, {humane.age(entry.created_at)}"
     except ReprieveError:
         return  # a shell has no place to show it; the command itself will say it

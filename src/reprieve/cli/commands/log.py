@@ -74,11 +74,11 @@ def run(args: Parsed, out: Terminal) -> int:
 
 def describe(entry: TimelineEntry, out: Terminal) -> str:
     """An entry in one line: id, kind, age, label, what changed."""
-    label = humane.safe(entry.name or entry.label)
+    label = humane.safe(entry.title)
     words = [out.styled(f"{entry.id:12}", "yellow"), f"{entry.kind:10}", f"{humane.age(entry.created_at):14}"]
     if label:
         words.append(f'"{label}"')
-    if entry.step and entry.step != entry.label:
+    if entry.step and entry.step != entry.title:
         words.append(f"step {humane.safe(entry.step)}")
     if entry.actor and entry.actor != "unknown":
         words.append(f"by {humane.safe(said(entry.actor))}")

@@ -54,7 +54,7 @@ def run(args: Parsed, out: Terminal) -> int:
 def _facts(entry: TimelineEntry) -> list[tuple[str, str]]:
     facts = [
         (entry.kind.capitalize(), entry.id),
-        ("Label", humane.safe(entry.name or entry.label)),
+        ("Label", humane.safe(entry.title)),
         ("Made", f"{humane.moment(entry.created_at)}, {humane.age(entry.created_at)}"),
         ("Actor", humane.safe(entry.actor)),
         ("Step", humane.safe(entry.step)),

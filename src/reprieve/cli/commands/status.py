@@ -47,8 +47,7 @@ def run(args: Parsed, out: Terminal) -> int:
         out.line("No checkpoint yet: everything here is unprotected")
         out.say("Take one with: reprieve checkpoint")
         return 0
-    label = base.name or base.label
-    name = f'{base.id} "{humane.safe(label)}"' if label else base.id
+    name = f'{base.id} "{humane.safe(base.title)}"' if base.title else base.id
     out.line(f"Since {name} ({humane.age(base.created_at)}):")
     show_changes(out, status.changes, none="  nothing changed")
     for effect in effects:
