@@ -16,6 +16,31 @@ def test_the_id_is_the_last_word_of_the_last_line(cli: Cli) -> None:
     assert cli("show", id, "--json").json["entry"]["label"] == "a label"
 
 
+@pytest.mark.parametrize(
+    "label",
+    ["latest", "~1", "step:deps", "call:7", "turn:1", "session:x", "10m ago", "2026-11-17", "2026-11-17T10:00", "ID"],
+)
+def test_a_label_that_no_ref_could_mean_is_refused_with_another(cli: Cli, label: str) -> None:
+    """Nothing is taken or renamed; the label that the hint offers means the checkpoint that has it."""
+    first = cli("checkpoint", "-q").out.strip()
+    label = first if label == "ID" else label
+    for words in (["checkpoint", label], ["name", "latest", label]):
+        refused = cli(*words, "--json", check=False)
+        assert refused.code == 2 and refused.json["error"]["code"] == "usage"
+        assert f"'{label}' can't be a label" in refused.json["error"]["message"]
+    assert [entry["label"] for entry in cli("log", "--json").json["entries"]] == [""]
+    other = refused.json["error"]["hints"][0].partition("'")[2].removesuffix("'")
+    second = cli("checkpoint", other, "-q").out.strip()
+    assert cli("show", other, "--json").json["entry"]["id"] == second
+
+
+def test_a_label_that_only_looks_like_something_else_means_its_checkpoint(cli: Cli) -> None:
+    for label in ("step:", "turn:x", "turn", "~", "~x", "later", "2026", "10m", "aaaaaaaaaa", "-x", " "):
+        id = cli("checkpoint", "-q", "--", label).out.strip()
+        cli("checkpoint")
+        assert cli("show", "--json", "--", label).json["entry"]["id"] == id
+
+
 def test_json_has_every_field(cli: Cli, project: Path) -> None:
     answer = cli("checkpoint", "first", "--note", "why", "--pin", "--json").json
     assert (answer["ok"], answer["command"]) == (True, "checkpoint")

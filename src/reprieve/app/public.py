@@ -49,8 +49,8 @@ class Workspace:
         self._inner.close()
 
     def checkpoint(self, label: str = "", *, pin: bool = False, note: str = "") -> Made:
-        """Take a checkpoint; durable when this returns. It names its gaps."""
-        return self._inner.checkpoint(_text(label, "label"), pin=pin, note=_text(note, "note"))
+        """Take a checkpoint; durable when this returns. It names its gaps. Raises Usage for a label that is no REF."""
+        return self._inner.checkpoint(self._inner.label(_text(label, "label")), pin=pin, note=_text(note, "note"))
 
     def status(self, since: Ref | None = None) -> Status:
         """What changed since a checkpoint (default: the latest)."""

@@ -8,10 +8,11 @@ means the point just before it
 from __future__ import annotations
 
 from reprieve.app import times
-from reprieve.errors import BadRef
+from reprieve.errors import BadRef, Usage
 from reprieve.model.talk import END, talk_of
 from reprieve.model.timeline import CHECKPOINT, TimelineEntry
 from reprieve.model.window import SAFETY, SEAL, opens, standing
+from reprieve.store.chain import is_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,6 +69,33 @@ def resolve(timeline: Timeline, ref: str, *, now_ns: int) -> TimelineEntry:
             raise BadRef(f"there is no checkpoint from before '{ref}'", hints=["reprieve log"])
         return _usable(entry)
     raise BadRef(f"nothing on the timeline is called '{ref}'", hints=["see what there is: reprieve log"])
+
+
+def label(timeline: Timeline, text: str, *, now_ns: int) -> str:
+    """A label or name that somebody gives. Raises Usage for one that a REF could never mean."""
+    if not text or not isinstance(text, str):
+        return text  # what is no text is refused where it is written
+    meant = _reserved(text, now_ns)
+    if not meant and is_id(text) and timeline.get(text) is not None:
+        meant = "the entry of that id"
+    if meant:
+        raise Usage(
+            f"'{text}' can't be a label: wherever a checkpoint is named, it means {meant}",
+            hints=[f"put a word before it, such as: 'at {text}'"],
+        )
+    return text
+
+
+def _reserved(text: str, now_ns: int) -> str:
+    """What `resolve` takes a text for, whatever is called so; "" if it looks for a label."""
+    if text == "latest":
+        return "the latest checkpoint"
+    if text.startswith("~") and times.number(text[1:]) is not None:
+        return "the one that many before the latest"
+    before, _, name = text.partition(":")
+    if (name and before in ("step", "call", "session")) or (before == "turn" and times.number(name) is not None):
+        return f"the point just before a {before}"
+    return "a time" if times.last_of(text, now_ns) is not None else ""
 
 
 def _usable(entry: TimelineEntry) -> TimelineEntry:

@@ -244,9 +244,13 @@ class Workspace:
     def name(self, ref: str, text: str) -> TimelineEntry:
         """Give an entry a name of a person's own. "" takes away what it is called: that name, else the label."""
         entry = self.resolve(ref)
-        name = text if text or entry.name else None
+        name = self.label(text) if text or entry.name else None
         self.timeline.rename(entry.id, name)
         return entry.replace(name=name)
+
+    def label(self, text: str) -> str:
+        """What somebody calls a checkpoint. Raises Usage if it would never be found by that."""
+        return refs.label(self.timeline, text, now_ns=self.clock())
 
     # -- looking
 

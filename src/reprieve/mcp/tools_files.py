@@ -26,8 +26,9 @@ _PATCH = 200_000  # characters of a diff in one answer
 
 def _checkpoint(call: Call) -> Json:
     with call.workspace(create=True) as ws:
+        label = ws.label(call.text("label"))
         call.desk.count_checkpoint()
-        made = ws.checkpoint(call.text("label"), pin=call.flag("pin"), note=call.text("note"))
+        made = ws.checkpoint(label, pin=call.flag("pin"), note=call.text("note"))
         return {"checkpoint": checkpoint_json(made.entry, made.gaps)}
 
 

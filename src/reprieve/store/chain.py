@@ -42,6 +42,11 @@ def new_id() -> str:
     return "".join([_ALPHABET[byte & 31] for byte in os.urandom(ID_LENGTH)])
 
 
+def is_id(text: str) -> bool:
+    """Whether it looks like one."""
+    return len(text) == ID_LENGTH and not set(text) - set(_ALPHABET)
+
+
 def entry_hash(workspace: str, entry: TimelineEntry) -> bytes:
     """The hash that an entry must have. Raises TypeError if a field has another type than the one it is read with.
 

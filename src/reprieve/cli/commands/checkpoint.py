@@ -18,7 +18,9 @@ SPEC = Command(
         "Everything in the tree is captured: untracked and ignored files, dotfiles, empty directories, links, modes "
         "and times. What could not be captured is named as a gap. The id is the last word of the last line."
     ),
-    arguments=(Argument("LABEL", "A label for it; REF takes it wherever it takes an id"),),
+    arguments=(
+        Argument("LABEL", "A label for it; REF takes it wherever it takes an id, so it can't be `latest` or a time"),
+    ),
     options=(
         Option("--pin", "Keep it whatever `prune` is told"),
         Option("--note", "A longer text, shown by `show`", metavar="TEXT"),
@@ -29,7 +31,7 @@ SPEC = Command(
 
 def run(args: Parsed, out: Terminal) -> int:
     with opening.workspace(args, out, create=True) as ws:
-        made = ws.checkpoint(args.text("LABEL"), pin=args.flag("pin"), note=args.text("note"))
+        made = ws.checkpoint(ws.label(args.text("LABEL")), pin=args.flag("pin"), note=args.text("note"))
     entry = made.entry
     if out.json:
         from reprieve.app.render import checkpoint_json
