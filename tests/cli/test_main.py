@@ -232,6 +232,36 @@ def test_names_on_the_screen_are_harmless_and_exact_in_json(cli: Cli, project: P
     assert "\\udcff" in cli("status", "--json").out
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", b"caf\xe9"], ["rollback", b"caf\xe9"], ["diff", b"caf\xe9", "latest"],
+        ["status", "--since", b"caf\xe9"], ["pin", b"caf\xe9"], ["name", b"caf\xe9", b"caf\xea"], ["effects", "--since", b"caf\xe9"],
+        ["compensate", b"caf\xe9"], ["revert", "README.md", "--to", b"caf\xe9"],
+        ["record", "http", "--method", "POST", "--url", b"http://h/caf\xe9", "--resource", b"caf\xe9"],
+    ],
+)  # fmt: skip
+def test_bytes_that_are_not_utf_8_are_looked_up_like_any_other(cli: Cli, words: list[str | bytes]) -> None:
+    cli("checkpoint", b"caf\xe9")
+    cli("checkpoint")
+    assert cli(*words).code == 0
+
+
+@pytest.mark.parametrize("words", [["keep"], ["undo"], ["mail", "cancel"], ["approve"], ["thread", "show"], ["bisect"]])
+def test_bytes_that_are_not_utf_8_and_name_nothing_are_exit_2(cli: Cli, words: list[str]) -> None:
+    cli("checkpoint")
+    cli("record", "command", "--description", "d", "--", "true")
+    more = ["--", "true"] if words == ["bisect"] else []
+    assert cli(*words, b"caf\xe9", *more, check=False).code == 2
+
+
+def test_a_run_whose_label_is_not_utf_8_is_a_step_of_that_name(cli: Cli, project: Path) -> None:
+    cli("run", "--label", b"caf\xe9", "--", "touch", "new")
+    assert cli("rollback", b"step:caf\xe9", "--dry-run", "--json").json["plan"]["actions"]
+    cli("undo", b"step:caf\xe9")
+    assert not (project / "new").exists()
+
+
 def test_colour_is_for_people_who_want_it(cli: Cli, project: Path) -> None:
     cli("checkpoint")
     (project / "new").write_text("x")

@@ -12,7 +12,7 @@ from reprieve.errors import BadRef, Usage
 from reprieve.model.talk import END, talk_of
 from reprieve.model.timeline import CHECKPOINT, TimelineEntry
 from reprieve.model.window import SAFETY, SEAL, opens, standing
-from reprieve.store.chain import is_id
+from reprieve.store.chain import as_stored, is_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def latest(timeline: Timeline, back: int = 0) -> TimelineEntry:
 
 def resolve(timeline: Timeline, ref: str, *, now_ns: int) -> TimelineEntry:
     """The entry that ref means. Raises BadRef with the candidates."""
+    ref = as_stored(ref)
     if ref == "latest":
         return latest(timeline)
     if ref.startswith("~") and (back := times.number(ref[1:])) is not None:
@@ -75,6 +76,7 @@ def label(timeline: Timeline, text: str, *, now_ns: int) -> str:
     """A label or name that somebody gives. Raises Usage for one that a REF could never mean."""
     if not text or not isinstance(text, str):
         return text  # what is no text is refused where it is written
+    text = as_stored(text)
     meant = _reserved(text, now_ns)
     if not meant and is_id(text) and timeline.get(text) is not None:
         meant = "the entry of that id"
@@ -116,7 +118,7 @@ def _before_step(timeline: Timeline, ref: str) -> TimelineEntry:
                 return _usable(before)
         # it may still be going on
         id = opens(entry.data)
-        if id and (id == ref[5:] or any(w.id == id and w.step == name for w in standing(entry.data).open)):
+        if id and (id == ref[5:] or any(w.id == id and as_stored(w.step) == name for w in standing(entry.data).open)):
             return _usable(entry)
     raise BadRef(f"no step is called '{ref}'", hints=["see the steps: reprieve log"])
 

@@ -9,6 +9,7 @@ from reprieve.errors import BadRef
 from reprieve.model.timeline import CHECKPOINT, TimelineEntry
 from reprieve.model.value import Value
 from reprieve.model.window import SEAL, closes, field
+from reprieve.store.chain import as_stored
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,12 +32,13 @@ class Step(Value):
 
 def find_step(timeline: Timeline, name: str, *, now_ns: int) -> Step:
     """The newest step of that name: call:ID, step:NAME, turn:N, or an id from the log: the step that ends there."""
+    name = as_stored(name)
     if name.startswith("turn:") and (turn := number(name[5:])) is not None:
         return _turn(timeline, turn)
     if name.startswith(("call:", "step:")):
         wanted = name if name.startswith("call:") else name[5:]
         for opened, window in windows(timeline):
-            if window.step == wanted or window.id == name[5:]:
+            if as_stored(window.step) == wanted or window.id == name[5:]:
                 return _of_window(timeline, opened, window.id, window.step)
         raise BadRef(f"no step is called '{name}'", hints=["see the steps: reprieve log"])
     return _of_entry(timeline, refs.resolve(timeline, name, now_ns=now_ns))

@@ -16,7 +16,7 @@ from reprieve.model.reporter import Reporter
 from reprieve.model.timeline import CHECKPOINT, MOVES, Draft, TimelineEntry, WorkspaceRecord
 from reprieve.model.value import Value
 from reprieve.model.window import SAFETY, Window, field, sealed
-from reprieve.store.chain import new_id
+from reprieve.store.chain import as_stored, new_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class Workspace:
 
     def log(self, limit: int = 0, search: str = "", kinds: Sequence[str] = ()) -> Iterator[TimelineEntry]:
         """Entries, newest first."""
-        return self.timeline.newest_first(limit=limit, search=search, kinds=kinds)
+        return self.timeline.newest_first(limit=limit, search=as_stored(search), kinds=kinds)
 
     def pin(self, ref: str, *, pinned: bool = True) -> TimelineEntry:
         """Protect a checkpoint from pruning, or no longer."""

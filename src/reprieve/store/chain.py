@@ -47,6 +47,11 @@ def is_id(text: str) -> bool:
     return len(text) == ID_LENGTH and not set(text) - set(_ALPHABET)
 
 
+def as_stored(text: str) -> str:
+    """Text as the store holds it, for what is looked up there: UTF-8 has no place for some bytes of a command line."""
+    return _clean(text)
+
+
 def entry_hash(workspace: str, entry: TimelineEntry) -> bytes:
     """The hash that an entry must have. Raises TypeError if a field has another type than the one it is read with.
 

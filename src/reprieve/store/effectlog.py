@@ -16,6 +16,7 @@ import os
 from reprieve.errors import StoreCorrupted, StoreFailed
 from reprieve.model.reporter import Reporter
 from reprieve.model.value import Value
+from reprieve.store.chain import as_stored
 from reprieve.store.db import Database
 
 TYPE_CHECKING = False
@@ -131,7 +132,7 @@ class EffectLog:
             Record(*row)
             for row in self.db.query(
                 "SELECT * FROM rows INDEXED BY rows_effect WHERE workspace = ? AND effect = ? ORDER BY seq",
-                (workspace, effect),
+                (workspace, as_stored(effect)),
             )
         ]
         for row in found:
@@ -183,15 +184,14 @@ class EffectLog:
 
     def put_index(self, workspace: str, seq: int, **columns: object) -> None:
         """Note an effect, or what became of it, inside `transaction`."""
+        values = [as_stored(value) if isinstance(value, str) else value for value in columns.values()]
         if "id" in columns:
             names = ", ".join(("workspace", "seq", *columns))
             marks = ", ".join("?" * (len(columns) + 2))
-            self.db.execute(f"INSERT INTO effects ({names}) VALUES ({marks})", (workspace, seq, *columns.values()))
+            self.db.execute(f"INSERT INTO effects ({names}) VALUES ({marks})", (workspace, seq, *values))
             return
         sets = ", ".join(f"{name} = ?" for name in columns)
-        self.db.execute(
-            f"UPDATE effects SET {sets} WHERE workspace = ? AND seq = ?", (*columns.values(), workspace, seq)
-        )
+        self.db.execute(f"UPDATE effects SET {sets} WHERE workspace = ? AND seq = ?", (*values, workspace, seq))
 
     def ids(
         self,
@@ -208,7 +208,7 @@ class EffectLog:
             sql += " AND is_open"
         for column, wanted in (where or {}).items():
             sql += f" AND {column} IN ({','.join('?' * len(wanted))})"
-            values += wanted
+            values += map(as_stored, wanted)
         order, compare = ("ASC", ">") if oldest_first else ("DESC", "<")
         last = 0 if oldest_first else 1 << 62
         while rows := self.db.query(f"{sql} AND seq {compare} ? ORDER BY seq {order} LIMIT {_PAGE}", (*values, last)):
