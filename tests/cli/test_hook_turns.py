@@ -247,6 +247,45 @@ def test_what_a_person_did_after_a_turn_of_mere_words_stays(
     assert not (project / "mine").exists() and outside.read_text() == "then"
 
 
+def test_what_a_person_did_after_a_turn_of_mere_words_stays_whatever_was_moved_since(
+    claude: Claude, project: Path, cli: Cli, tmp_path: Path
+) -> None:
+    """A rollback, its redo, or a revert of another file says nothing about who wrote the rest."""
+    outside = tmp_path / "outside"
+    outside.write_text("then")
+    cli("track", str(outside))
+    claude.prompt("one")
+    write(claude, "c1", project / "a")
+    claude.send("Stop")
+    claude.prompt("explain it to me")
+    claude.send("Stop")
+    for mine in (project / "mine", outside):
+        mine.write_text("two hours of my own work")
+    for moves in ((("rollback", "turn:1"), ("redo",)), (("revert", "a", "--to", "turn:1"),)):
+        for move in moves:
+            cli(*move)
+        kept = cli("rollback", "turn:2", "--json").json["report"]["kept"]
+        assert {Path(entry["path"]).name for entry in kept} == {"mine", "outside"}
+        assert {mine.read_text() for mine in (project / "mine", outside)} == {"two hours of my own work"}
+        assert (project / "a").read_text() == "c1"
+
+
+def test_going_to_a_turn_of_mere_words_undoes_what_was_moved_since(claude: Claude, project: Path, cli: Cli) -> None:
+    """Nobody worked there: who names it wants back what a rollback took away, but for what a person made since."""
+    claude.prompt("one")
+    for name in "ab":
+        write(claude, f"c{name}", project / name)
+    claude.send("Stop")
+    claude.prompt("explain it to me")
+    claude.send("Stop")
+    cli("rollback", "turn:1")
+    (project / "b").write_text("mine")
+    assert cli("rollback", "turn:2", check=False).code == 4
+    assert [(project / name).exists() for name in "ab"] == [False, True]
+    assert cli("rollback", "turn:2", "--on-conflict", "keep").code == 0
+    assert [(project / name).read_text() for name in "ab"] == ["ca", "mine"]
+
+
 def test_a_late_end_is_heard_in_every_workspace_that_the_call_was_in(claude: Claude, other: Path, cli: Cli) -> None:
     call = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "c1"}
     claude.prompt("work there")

@@ -30,6 +30,7 @@ class Story(Value):
 
     spans: tuple[Span, ...]
     has_windows: bool  # whoever is at work here does so in windows: then what is outside of them is a person's
+    has_work: bool  # and did so since: a rollback in between decided about that work, and stays
 
     def chains(self) -> dict[bytes, Chain]:
         """The same by path."""
@@ -47,12 +48,9 @@ class Story(Value):
 
 
 def is_told(timeline: Timeline, since: int) -> bool:
-    """Whether an agent tells us of its turns, at that entry or since: what it does then, it does in windows.
-
-    Not where something was moved since: that stays like a person's work, and going there means to have it undone.
-    """
-    entries = [entry for entry in (timeline.at(since), *timeline.after(since)) if entry is not None]
-    return not any(e.kind in MOVES for e in entries) and any(has_talk(e.data) for e in entries)
+    """Whether an agent tells us of its turns, at that entry or since: what it does then, it does in windows."""
+    first = timeline.at(since)
+    return any(entry is not None and has_talk(entry.data) for entry in (first, *timeline.after(since)))
 
 
 def was_outside(timeline: Timeline, effect: Effect) -> bool:
@@ -71,7 +69,7 @@ def story(
     entries = [entry for entry in timeline.after(since) if entry.seq <= until]
     at = _standing_at(timeline, since)
     raw: list[tuple[Span, bool]] = []  # with whether it was outside every window
-    has_windows |= bool(at.open) or is_told(timeline, since)
+    has_work = bool(at.open)
     entries, at, lost = _without_pruned(capture, since, entries, at)
     if lost:
         raw.append((Span(UNKNOWN, lost), False))
@@ -87,18 +85,19 @@ def story(
         raw += [(span, is_outside) for span in _told_apart(Span(entry.actor, delta, entry, ids), at)]
         if entry.kind == CHECKPOINT:
             at = standing(entry.data)
-            has_windows |= bool(at.open or opens(entry.data) or closes(entry.data))
+            has_work |= bool(at.open or opens(entry.data) or closes(entry.data))
     if seen is not None:
         actor, last, _ = capture.author()
         is_outside = not last.open and not last.left
         now = Span(actor, seen.changes or [], None, last.lineages())
         raw += [(span, is_outside) for span in _told_apart(now, last)]
-        has_windows |= bool(last.open)
+        has_work |= bool(last.open)
+    has_windows |= has_work or is_told(timeline, since)
     spans = tuple(
         span if span.is_move else span.replace(actor=judged(span.actor, is_outside=outside, has_windows=has_windows))
         for span, outside in raw
     )
-    return Story(_unseen_apart(spans) if has_windows else spans, has_windows)
+    return Story(_unseen_apart(spans) if has_windows else spans, has_windows, has_work)
 
 
 def _unseen_apart(spans: tuple[Span, ...]) -> tuple[Span, ...]:

@@ -13,7 +13,7 @@ from reprieve.app.paths import selector
 from reprieve.errors import BadRef, Conflict, Usage
 from reprieve.files import native, tree
 from reprieve.files.content import read as read_pieces
-from reprieve.model.actor import matches, parts
+from reprieve.model.actor import PERSON, matches, parts
 from reprieve.model.change import EXCLUDED, MAYBE_UNTRACKED, UNREADABLE, UNTRACKED, Gap
 from reprieve.model.entry import DIR, FILE, Entry
 from reprieve.model.plan import Choices, Conflicted, Kept, Plan
@@ -85,7 +85,8 @@ class Moves:
                 return True
             if actor:
                 return link.actor == actor or (len(parts(link.actor)) == 1 and matches(link.actor, actor))
-            return not is_persons(link)
+            # where nobody worked since, going there means to have undone what was moved away from there
+            return link.actor != PERSON and not (link.span.is_move and found.has_work)
 
         def is_doubtful(link: Link) -> bool:
             return bool(actor) and len(parts(link.actor)) > 1 and matches(link.actor, actor)
