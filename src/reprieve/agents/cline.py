@@ -84,6 +84,7 @@ def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
         arguments=inner(sdk, "input") or inner(block, "parameters"),
         session=text(payload, "taskId", "sessionId", "session_id"),
         cwd=text(payload, "cwd") or (roots[0] if roots else None),
+        roots=tuple(roots),
         raw_event=raw_event,
         call_id=text(sdk, "id"),
         parent=text(payload, "agent_id") if payload.get("parent_agent_id") else None,

@@ -90,6 +90,7 @@ def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
         arguments=arguments,
         session=text(payload, "conversation_id", "session_id"),
         cwd=text(payload, "cwd") or text(arguments, "cwd", "working_directory") or (roots[0] if roots else None),
+        roots=tuple(roots),
         raw_event=raw_event,
         turn=text(payload, "generation_id"),
         call_id=text(payload, "tool_use_id"),

@@ -1,4 +1,4 @@
-"""Which workspaces a step of an agent may touch: the project, where it works, and where the files are that it names."""
+"""Which workspaces a step of an agent may touch: of the project, of where it works, of the files that it names."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Places:
 
 
 def _folders(event: HookEvent, variables: Mapping[str, str]) -> list[str]:
-    named = [variables.get(_PROJECT.get(event.agent, ""), ""), event.cwd or ""]
+    named = [variables.get(_PROJECT.get(event.agent, ""), ""), event.cwd or "", *event.roots]
     found = [folder for folder in named if folder and "\0" not in folder and os.path.isdir(folder)]
     if found:
         return found

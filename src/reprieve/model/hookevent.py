@@ -53,6 +53,7 @@ class HookEvent(Value):
     `is_container`: the call has sub-agents work, whose calls are reported by themselves.
     `tells_end` is False for agents that never say when a call is over: there the next one ends it.
     `can_ask`: the agent puts a question of ours to the person, and runs the call if they say yes.
+    `roots`: the folders of the project, for agents whose projects may have several; `cwd` is one of them or inside.
     `is_refused`: of a call that FAILED, somebody said no, so it never ran.
     """
 
@@ -70,6 +71,7 @@ class HookEvent(Value):
     paths: tuple[str, ...] = ()
     command: str | None = None
     cwd: str | None = None
+    roots: tuple[str, ...] = ()
     prompt: str | None = None
     transcript_path: str | None = None
     message_id: str | None = None
