@@ -68,27 +68,44 @@ def open_workspace(
                 break
             at = os.path.dirname(at)
         record, root_fd = found
-        config = settings.load(record.root)
-        for problem in config.problems:
-            reporter.warn(problem)
-        ws = Workspace(
-            record,
-            store=store,
-            home=home,
-            root_fd=root_fd,
-            config=config,
-            limits=_limits(config, record.root, home),
-            reporter=reporter,
-            clock=clock,
-        )
-        if len(records) < len(every):
-            from reprieve.app.annexes import open_annexes
-
-            ws.annexes, ws.lost = open_annexes(ws, every)
-        return ws
+        some = every if len(records) < len(every) else ()
+        return open_record(record, root_fd, store=store, home=home, reporter=reporter, clock=clock, every=some)
     except BaseException:
         store.close()
         raise
+
+
+def open_record(
+    record: WorkspaceRecord,
+    root_fd: int,
+    *,
+    store: Store,
+    home: str,
+    reporter: Reporter,
+    clock: Callable[[], int],
+    every: Sequence[WorkspaceRecord] | None = None,
+) -> Workspace:
+    """A workspace whose folder is open. `every`: the store's workspaces, if there are tracked paths among them."""
+    config = settings.load(record.root)
+    for problem in config.problems:
+        reporter.warn(problem)
+    ws = Workspace(
+        record,
+        store=store,
+        home=home,
+        root_fd=root_fd,
+        config=config,
+        limits=_limits(config, record.root, home),
+        reporter=reporter,
+        clock=clock,
+    )
+    if every is None:
+        every = store.workspaces()
+    if every:
+        from reprieve.app.annexes import open_annexes
+
+        ws.annexes, ws.lost = open_annexes(ws, every)
+    return ws
 
 
 def _no_workspace(start: str) -> Misconfigured:

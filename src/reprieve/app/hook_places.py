@@ -12,10 +12,12 @@ from reprieve.files.attribution import last_standing
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from reprieve.app.workspace import Workspace
     from reprieve.model.hookevent import HookEvent
     from reprieve.model.reporter import Reporter
+    from reprieve.model.timeline import WorkspaceRecord
     from reprieve.store.protocols import Store
 
 # What an agent tells its hooks about the project; the payload's own directory follows every `cd`.
@@ -40,7 +42,7 @@ class Places:
         self.outside: list[str] = []
         self._known: set[bytes | tuple[int, int]] | None = None  # every workspace, by its path and by its inode
         try:
-            for folder in _folders(event, variables):
+            for folder in _folders(event, variables, create=create):
                 self._add(folder, create=create)
             self._of_paths(event)
         except BaseException:
@@ -51,12 +53,20 @@ class Places:
         for ws in self.found:
             ws.close()
 
-    def open(self, root: bytes) -> Workspace:
-        """The workspace whose root this is."""
+    def open(self, record: WorkspaceRecord) -> AbstractContextManager[Workspace]:
+        """That workspace; where its folder was deleted, with an empty one in its place."""
+        root = record.root
+        if not os.path.isdir(root):
+            from reprieve.app.gone import open_gone, renamed_to
+
+            renamed = renamed_to(record)
+            if renamed is None:
+                return open_gone(record, reporter=self._reporter, clock=self._clock)
+            root = renamed
         return open_workspace(os.fsdecode(root), exactly=True, reporter=self._reporter, clock=self._clock)
 
-    def others(self, known: set[str], *, who: str, also: set[str]) -> list[bytes]:
-        """Roots of other workspaces where that session, or a sub-agent of it, has a window open."""
+    def others(self, known: set[str], *, who: str, also: set[str]) -> list[WorkspaceRecord]:
+        """Other workspaces where that session, or a sub-agent of it, has a window open."""
         home = places.home()
         if not self.found and not os.path.lexists(home):
             return []
@@ -64,16 +74,20 @@ class Places:
 
         store: Store = self.found[0].store if self.found else LocalStore.open(home, reporter=self._reporter)
         try:
-            roots = []
+            found = []
             for record in store.workspaces():
                 if record.id in known or is_annex(record):
                     continue
                 timeline = store.timeline(record.id)
                 actors = {window.actor for window in last_standing(timeline, timeline.tip()).open}
-                is_in = record.id in also or any(actor == who or actor.startswith(who + "/") for actor in actors)
-                if is_in and os.path.isdir(record.root):
-                    roots.append(record.root)
-            return roots
+                is_at_work = any(actor == who or actor.startswith(who + "/") for actor in actors)
+                if os.path.isdir(record.root):
+                    is_in = is_at_work or record.id in also
+                else:
+                    is_in = is_at_work and _is_gone(record.root)
+                if is_in:
+                    found.append(record)
+            return found
         finally:
             if not self.found:
                 store.close()
@@ -127,7 +141,7 @@ class Places:
                 self.outside.append(path)
 
 
-def _folders(event: HookEvent, variables: Mapping[str, str]) -> list[str]:
+def _folders(event: HookEvent, variables: Mapping[str, str], *, create: bool) -> list[str]:
     named = [variables.get(_PROJECT.get(event.agent, ""), ""), event.cwd or "", *event.roots]
     found = [folder for folder in named if folder and "\0" not in folder and os.path.isdir(folder)]
     if found:
@@ -136,7 +150,15 @@ def _folders(event: HookEvent, variables: Mapping[str, str]) -> list[str]:
     try:
         return [os.getcwd()]
     except FileNotFoundError as error:
+        if not create:
+            return []  # a step ends: it is closed wherever it was begun
         raise Misconfigured("the current directory no longer exists, and the agent names no other") from error
+
+
+def _is_gone(root: bytes) -> bool:
+    from reprieve.app.gone import is_gone
+
+    return is_gone(root)
 
 
 def project_of(folder: str) -> str:

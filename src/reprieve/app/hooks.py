@@ -88,7 +88,8 @@ def handle(
         ]
         notes = [hook.run() for hook in hooks]
         if _may_be_elsewhere(event, hooks):
-            _elsewhere(event, places, ended, {id for hook in hooks for id in hook.also})
+            lost = _elsewhere(event, places, ended, {id for hook in hooks for id in hook.also})
+            notes += lost if can_note else []
     except BaseException:
         places.close()  # also the last one: the lock of content that was not committed keeps `gc` waiting
         raise
@@ -112,14 +113,28 @@ def _may_be_elsewhere(event: HookEvent, hooks: list[_Hook]) -> bool:
     return True
 
 
-def _elsewhere(event: HookEvent, places: Places, ended: set[tuple[str, str]], also: set[str]) -> None:
-    """Close what the session has open in other workspaces: an agent may have left the folder in between."""
+def _elsewhere(event: HookEvent, places: Places, ended: set[tuple[str, str]], also: set[str]) -> list[str]:
+    """Close what the session has open in other workspaces: an agent may have left the folder, or deleted it.
+
+    What its model has to know of those that it deleted.
+    """
+    notes = []
     who = of_session(event.agent, event.session)
     known = {ws.id for ws in places.found}
-    for root in places.others(known, who=who, also=also):
-        with places.open(root) as ws:
-            if ws.id not in known:
-                _Hook(event, ws, outside=(), ended=ended, also=(), can_note=False, is_elsewhere=True).run()
+    for record in places.others(known, who=who, also=also):
+        with places.open(record) as ws:
+            if ws.id in known:
+                continue
+            hook = _Hook(event, ws, outside=(), ended=ended, also=(), can_note=False, is_elsewhere=True)
+            hook.run()
+            if hook.has_closed and not os.path.isdir(ws.root):
+                from reprieve.app.gone import said_gone
+
+                text, hints = said_gone(ws)
+                text = ". ".join((text, *(f"Hint: {hint}" for hint in hints)))
+                ws.reporter.warn(text)
+                notes.append(f"Reprieve: {text}. Tell the user.")
+    return notes
 
 
 def _call(window: Window) -> tuple[str, str]:
@@ -152,6 +167,7 @@ class _Hook:
         self.step = f"call:{plain(event.call_id)}" if event.call_id else ""
         self.recent = Recent()
         self.note = ""
+        self.has_closed = False  # a window was closed here
         self.is_found = False  # the call that the event is about has a window here
         self.asked: Stopped | None = None  # what the person is to be asked before the call runs
 
@@ -465,6 +481,7 @@ class _Hook:
         talk = self._telling(talk)
         actor = "" if is_guess else self._author(window)
         self.ws.close_window(window, label=label, more=talk_json(talk), left=self._left(opened), actor=actor)
+        self.has_closed = True
         # the entries since the look are our own: nothing new to tell, and the count goes on from here
         moves = () if self.can_note else self.recent.moves
         tip = self.ws.timeline.tip()

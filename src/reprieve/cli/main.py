@@ -132,10 +132,20 @@ def _directory(given: str) -> str:
     try:
         start = os.path.abspath(given or ".")
     except FileNotFoundError as error:
-        raise Misconfigured("the current directory no longer exists", hints=["name another: -C DIR"]) from error
+        hints = [*_way_back(os.environ.get("PWD", "")), "name another: -C DIR"]
+        raise Misconfigured("the current directory no longer exists", hints=hints) from error
     if given and not os.path.isdir(start):
-        raise Usage(f"there is no directory '{given}'")
+        raise Usage(f"there is no directory '{given}'", hints=_way_back(start))
     return start
+
+
+def _way_back(folder: str) -> list[str]:
+    """What brings a protected folder back that is gone."""
+    if not os.path.isabs(folder):
+        return []
+    from reprieve.app.gone import way_back
+
+    return way_back(folder)
 
 
 def _catch_signals() -> None:
