@@ -220,6 +220,7 @@ print(sorted(set(sys.modules) - before))
     expected = {
         "reprieve", "reprieve.agents", "reprieve.agents.reading", "reprieve.agents.registry",
         "reprieve.model.hookevent", "reprieve.model.quickjson",
-        "reprieve.errors", "reprieve.model", "reprieve.model.value", "reprieve.policy", "reprieve.policy.redact", mine,
+        "reprieve.errors", "reprieve.model", "reprieve.model.value", "reprieve.policy", "reprieve.policy.redact",
+        "reprieve.policy.secret_words", mine,
     } | shared  # fmt: skip
     assert set(ours) <= expected

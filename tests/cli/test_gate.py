@@ -144,6 +144,33 @@ def test_a_push_that_a_person_allowed_is_recorded_and_undone(agent: Agent, cli: 
     assert subprocess.run(["git", "branch"], cwd=bare, check=True, capture_output=True).stdout == b""
 
 
+def test_what_needs_a_secret_to_be_undone_says_so_and_is_never_undone_without_it(
+    agent: Agent, cli: Cli, project: Path
+) -> None:
+    """The journal keeps no secret, so an inverse of what it keeps would run with *** for a password."""
+    push = "git push https://x-access-token:s3cret@127.0.0.1:1/a.git main"
+    cli("checkpoint", "base")
+    decision, reason = agent.asks(push)
+    assert decision == "ask" and "needs a secret" in reason and "s3cret" not in reason
+    (approval,) = cli("approvals", "--json").json["approvals"]
+    assert approval["action"].endswith("git push https://x-access-token:***@127.0.0.1:1/a.git main")
+    assert at_terminal("approve", approval["id"], cwd=project, answer="y\n")[0] == 0
+    assert agent.asks(push.replace("s3cret", "other"), "c2")[0] == "ask"  # for exactly that text
+    agent.was_told_no(push.replace("s3cret", "other"), "c2")
+    assert agent.asks(push, "c3")[0] == "allow"
+    agent.ran(push, "c3")
+    effect = cli("effects", "--json").json["effects"][0]
+    assert (effect["state"], effect["class"]) == ("done", "irreversible")
+    assert "needs a secret" in cli("show", effect["id"]).out
+
+
+def test_a_secret_that_the_way_back_does_without_costs_nothing(agent: Agent, cli: Cli) -> None:
+    make = "docker network create --label password=s3cret --label a=b net"
+    assert agent.asks(make)[0] == "allow"
+    (effect,) = cli("effects", "--json").json["effects"]
+    assert effect["class"] == "reversible" and "s3cret" not in json.dumps(effect)
+
+
 def test_a_command_that_a_person_trusts_runs_in_autopilot(
     agent: Agent, autopilot: None, cli: Cli, project: Path
 ) -> None:

@@ -7,12 +7,14 @@ and comes back with it; it is not looked for here.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from reprieve.cli.hooking import reply
 from support import Cli, Result
 from support.api import Api, serving
 from support.postoffice import Sink
@@ -134,4 +136,53 @@ def test_S30_E10_bad_case_29_no_credential_is_found_anywhere(
         for result in results:
             if value in result.out or value in result.err:
                 found.append(f"{name} in what was said: {result.out[:300]} {result.err[:300]}")
+    assert not found, "\n".join(found)
+
+
+# Command lines of agents, each with a credential where the program wants it. {} is the credential.
+COMMANDS = (
+    "git push https://x-access-token:{}@github.com/a/b.git main",
+    'mysql -uroot -p{} -e "DROP TABLE x"',
+    "redis-cli -a {} FLUSHALL",
+    "redis-cli -a {} SET k v",
+    "redis-cli AUTH {}",
+    "docker login -u u -p {} && docker push x",
+    "echo {} | docker login -u u --password-stdin && docker push x",
+    "docker exec db mysql -uroot -p{} -e 'DROP TABLE x'",
+    "twine upload -u __token__ -p pypi-{} dist/*",
+    "gh secret set FOO --body {}",
+    "echo {} | gh secret set FOO",
+    "npm config set //registry.npmjs.org/:_authToken {} && npm publish",
+    'curl -X POST -b "sid={}" https://api.example.com/v1/x',
+    "curl -X POST -u {}: https://api.example.com/v1/x",
+    "curl -X DELETE 'https://api.example.com/v1/x?api_key={}'",
+    "kubectl create secret generic s --from-literal=password={}",
+    "kubectl create secret generic s --from-literal=anything={}",
+    "npm publish --auth-token={}",
+    "poetry publish -p{}",
+    "ssh host 'mysql -p{} -e \"DROP TABLE x\"'",
+)
+
+
+@pytest.mark.parametrize("mode", ["assist", "autopilot"])
+def test_a_credential_in_a_command_is_neither_kept_nor_repeated(cli: Cli, home: Path, project: Path, mode: str) -> None:
+    cli("config", "set", "policy.mode", mode)
+    said = []
+    for number, command in enumerate(COMMANDS):
+        for event in ("PreToolUse", "PostToolUse"):
+            payload = {
+                "session_id": "s", "cwd": str(project), "hook_event_name": event, "tool_name": "Bash",
+                "tool_use_id": f"c{number}", "tool_response": {},
+                "tool_input": {"command": command.replace("{}", f"zq{number}hunter2")},
+            }  # fmt: skip
+            out, err, _ = reply(["claude-code", event], json.dumps(payload).encode(), os.environ)
+            said += [out.decode(), err.decode()]
+    for words in (("effects",), ("approvals",), ("log", "--all")):
+        said.append(cli(*words, "--json").out)
+    found = []
+    for number, command in enumerate(COMMANDS):
+        value = f"zq{number}hunter2"
+        files = [path for path in home.rglob("*") if path.is_file() and value.encode() in path.read_bytes()]
+        found += [f"{command} in {path.relative_to(home)}" for path in files]
+        found += [f"{command} in what was said: {text[:300]}" for text in said if value in text]
     assert not found, "\n".join(found)

@@ -55,22 +55,25 @@ def begin(
     match = rules.match_command(argv)
     if match is None or match.rule.cls == READ or (match.rule.files and _is_inside(ws, _folder(argv, cwd))):
         return None
-    from reprieve.policy.redact import redact
+    from reprieve.policy.redact import redact, redact_words
+    from reprieve.policy.unkept import WHY, needs_secret
 
-    why, captured = "", {}
-    try:
-        captured = _capture(match, "before", cwd)
-    except Refused as e:
-        why = e.message
-    text = redact(" ".join(argv))
-    request: Json = {"argv": [redact(word) for word in argv], "cwd": cwd, "captured": dict(captured)}
+    why, captured = WHY if needs_secret(argv, rules) else "", {}
+    if not why:
+        try:
+            captured = _capture(match, "before", cwd)
+        except Refused as e:
+            why = e.message
+    shown = redact_words(argv)
+    text = redact(" ".join(shown))
+    request: Json = {"argv": shown, "cwd": cwd, "captured": dict(captured)}
     if why:
         request["why_not"] = why
     with effects.journal_of(ws, is_theirs=is_theirs) as journal:
         draft = EffectDraft(
             "command",
             match.rule.cls if match.rule.inverse and not why else IRREVERSIBLE,
-            _resource(match),
+            _resource(rules.match_command(shown) or match.replace(items=())),
             text[:500],
             request=request,
             rule=match.rule.id,
@@ -85,15 +88,15 @@ def finish(ws: Workspace, watched: Watched, *, exit_code: int | None, rules: Cat
     """Write down what became of it; None: nobody knows."""
     with effects.journal_of(ws) as journal:
         effect = journal.get(watched.effect)
-        match = rules.match_command(watched.argv)
         request = effect.request or {}
         cwd = str(request.get("cwd", ""))
-        if exit_code is None or match is None:
+        why = str(request.get("why_not", ""))
+        match = rules.match_command(watched.argv)
+        if exit_code is None or (match is None and not why):
             journal.finish(effect.id, UNKNOWN, detail="its end was not seen")
             return
-        why = str(request.get("why_not", ""))
         inverse: Json | None = None
-        if match.rule.inverse and not why:
+        if match is not None and match.rule.inverse and not why:
             try:
                 inverse = _inverse(match, _kept(request), cwd)
             except (Refused, Usage) as e:
@@ -101,7 +104,7 @@ def finish(ws: Workspace, watched: Watched, *, exit_code: int | None, rules: Cat
         if exit_code != 0:
             # Many commands fail in part, and of a line it may have been another one that failed. So unless a look shows
             # that nothing happened, what there is to undo is kept, and a person decides
-            if _is_as_before(match, _kept(request), cwd):
+            if match is not None and not why and _is_as_before(match, _kept(request), cwd):
                 journal.finish(effect.id, REFUSED, detail=f"exit code {exit_code}, and nothing has changed")
             else:
                 journal.finish(effect.id, UNKNOWN, detail=f"exit code {exit_code}", inverse=inverse)

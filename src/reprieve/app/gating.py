@@ -47,6 +47,7 @@ def look(ws: Workspace, event: HookEvent, *, is_again: bool = False) -> tuple[Co
     from reprieve.policy.classes import OPAQUE, SAFE
     from reprieve.policy.decide import RUN
     from reprieve.policy.gate import judge_call
+    from reprieve.policy.redact import redact_beside
 
     root, cwd = os.fsdecode(ws.root), event.cwd or os.fsdecode(ws.root)
     rules = catalog_of()
@@ -66,6 +67,7 @@ def look(ws: Workspace, event: HookEvent, *, is_again: bool = False) -> tuple[Co
         plain = next((c for c in verdict.commands if c.cls not in SAFE and c.cls != OPAQUE), None)
         cls, reason = (plain.cls, plain.reason) if plain is not None else (cls, reason)
     if verdict.decision != RUN and not (cls == OPAQUE and mode != AUTOPILOT):
+        reason = redact_beside(reason, (command.argv for command in verdict.commands))
         asked = _unless_approved(ws, text, cwd, cls, reason, mode, verdict.hints, is_again=is_again)
     if asked is not None and not (asked.decision == ASK and event.can_ask):
         raise asked

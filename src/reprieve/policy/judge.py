@@ -17,6 +17,7 @@ from reprieve.policy.scene import (
     writes,
 )
 from reprieve.policy.syntax import runs_in_subscript
+from reprieve.policy.unkept import WHY, needs_secret
 from reprieve.policy.variables import is_dangerous
 from reprieve.policy.words import Word
 from reprieve.policy.wrappers import Inner, container_exec, unwrap
@@ -109,8 +110,14 @@ def judge_plain(name: str, words: Sequence[Word], scene: Scene) -> Judgement:
         found = judge(name, words, scene)
         if found is not None:
             return found
-    match = scene.catalog.match_command([word.text for word in words], launcher=scene.launcher)
-    return opaque(f"{name} is not known") if match is None else _by_rule(match, scene)
+    argv = [word.text for word in words]
+    match = scene.catalog.match_command(argv, launcher=scene.launcher)
+    if match is None:
+        return opaque(f"{name} is not known")
+    found = _by_rule(match, scene)
+    if found.match is not None and needs_secret([text or "" for text in argv], scene.catalog):
+        return found.replace(cls=worst(found.cls, IRREVERSIBLE), reason=f"{found.reason}; {WHY}")
+    return found
 
 
 def _by_rule(match: CommandMatch, scene: Scene) -> Judgement:

@@ -7,12 +7,14 @@ before every tool call.
 
 from __future__ import annotations
 
+from reprieve.policy.secret_words import MASK as MASK
+from reprieve.policy.secret_words import hide_in_text, hide_in_words, may_hold
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
-MASK = "***"
 
 # Longest text that is looked at. What is shown is far shorter (`LIMIT`), and the tail that the cut may have split
 # (half a token has no recognisable form) is dropped.
@@ -45,12 +47,39 @@ _compiled: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = 
 
 def redact(text: str) -> str:
     """The same text with secrets replaced by `***`."""
+    if may_hold(text):
+        text = hide_in_text(text, is_telling=is_sensitive)
     lowered = text.lower()
     if not any(trigger in lowered for trigger in _TRIGGERS):
         return text
     for pattern, replacement in _compiled or _compile():
         text = pattern.sub(replacement, text)
     return text
+
+
+def redact_words(words: Sequence[str]) -> list[str]:
+    """The same for an argument list, where an option and its value are words of their own."""
+    shown = [redact(word) for word in hide_in_words(words, is_telling=is_sensitive)]
+    for n in range(1, len(shown)):
+        option, word = shown[n - 1], shown[n]
+        if option[:1] == "-" and word[:1] != "-":
+            both = redact(f"{option} {word}")
+            if both != f"{option} {word}" and both.startswith(f"{option} "):
+                # of several words in one a pattern may have hidden the first alone
+                shown[n] = both[len(option) + 1 :] if len(word.split()) == 1 else MASK
+    return shown
+
+
+def redact_beside(text: str, commands: Iterable[Sequence[str | None]]) -> str:
+    """The same for a text about commands: it may name a word that is a secret only where it stands in one of them."""
+    import re
+
+    for argv in commands:
+        words = [word or "" for word in argv]
+        for word, shown in zip(words, redact_words(words), strict=True):
+            if word != shown:
+                text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", lambda _, shown=shown: shown, text)  # type: ignore[misc]
+    return redact(text)
 
 
 def for_people(value: object, *, limit: int = LIMIT) -> object:
@@ -108,6 +137,8 @@ def _compile() -> list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], st
     import re
 
     def assigned(match: re.Match[str]) -> str:
+        if match[3].startswith(f"{MASK}@"):
+            return match[0]  # the user of a URL, whose host is no secret
         quote = match[3][0] if match[3][0] in "\"'" else ""
         closing = quote if len(match[3]) > 1 and match[3].endswith(quote) else ""
         return f"{match[1]}{match[2]}{quote}{MASK}{closing}"
@@ -124,7 +155,7 @@ def _compile() -> list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], st
             f"-----PRIVATE KEY {MASK}-----",
         ),
         (
-            r"(?i)\b((?:proxy-)?authorization|(?:set-)?cookie|x-[a-z-]{0,24}(?:key|token|secret))"
+            r"(?i)(?<!/)\b((?:proxy-)?authorization|(?:set-)?cookie|x-[a-z-]{0,24}(?:key|token|secret))"
             r"""(["']?\s{0,4}[:=]\s{0,4}["']?)([^\r\n"']{1,8192})""",
             rf"\1\2{MASK}",
         ),

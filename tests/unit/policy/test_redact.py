@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprieve.policy.redact import LIMIT, for_people, is_sensitive, redact, shorten
+from reprieve.policy.redact import LIMIT, for_people, is_sensitive, redact, redact_beside, redact_words, shorten
 
 # Put together at run time, so that no scanner takes this file for a leak.
 AWS = "AKIA" + "IOSFODNN7EXAMPLE"
@@ -77,6 +77,74 @@ def test_harmless_text_stays(text: str) -> None:
     assert redact(text) == text
 
 
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("mysql -uroot -ps3cret -e 'x'", "mysql -uroot -p*** -e 'x'"),
+        ("mysql -u root -p's3 cret' db; ls -p x", "mysql -u root -p*** db; ls -p x"),
+        ("sudo docker exec db mysqldump -ps3cret a > b", "sudo docker exec db mysqldump -p*** a > b"),
+        ("redis-cli -h x -a s3cret GET k", "redis-cli -h x -a *** GET k"),
+        ("docker login -u u -p s3cret r.io", "docker login -u u -p *** r.io"),
+        ("echo s3cret | sudo -S apt update", "echo *** | sudo -S apt update"),
+        ("printf %s s3cret |\n gh secret set A", "printf *** *** |\n gh secret set A"),
+        ("sudo -S ls <<< 's3cret'", "sudo -S ls <<< ***"),
+        ('gh secret set A --body "s3 cret"', 'gh secret set A --body "***"'),
+        ("npm config set //r/:_authToken s3cret", "npm config set //r/:_authToken ***"),
+        ("npm config set _auth=s3cret", "npm config set _auth=***"),
+        ("aws configure set aws_secret_access_key s3cret", "aws configure set aws_secret_access_key ***"),
+        ("curl -sb sid=s3cret https://x", "curl -sb sid=*** https://x"),
+        ("curl -u s3cret: https://x", "curl -u *** https://x"),
+        ("curl -su ada:s3cret https://x", "curl -su ada:*** https://x"),
+        ("kubectl create secret generic --from-literal=a=s3cret", "kubectl create secret generic --from-literal=a=***"),
+        ("htpasswd -bc f ada s3cret 2>&1 > out", "htpasswd -bc f ada *** 2>&1 > out"),
+        ("openssl enc -aes256 -pass pass:s3cret -in f", "openssl enc -aes256 -pass pass:*** -in f"),
+        ("sqlplus scott/s3cret@db @f.sql", "sqlplus scott/*** @f.sql"),
+        ("smbclient //h/s -U ada%s3cret", "smbclient //h/s -U ada%***"),
+        ("vault kv put secret/x any=s3cret", "vault kv put secret/x any=***"),
+        ("ssh h 'mysql -ps3cret -e \"x\"'", "ssh h 'mysql -p*** -e \"x\"'"),
+        ('{"command": "mysql -ps3cret -e \\"x\\""}', '{"command": "mysql -p*** -e \\"x\\""}'),
+        ("mysql -p$(cat f) -e x && mysql -ps3cret", "mysql -p$(cat f) -e x && mysql -p***"),
+        ("git push https://x-access-token:s3cret@h/a.git main", "git push https://x-access-token:***@h/a.git main"),
+    ],
+)  # fmt: skip
+def test_what_a_program_takes_for_a_secret_is_hidden(line: str, shown: str) -> None:
+    assert redact(line) == shown
+    assert redact(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "docker run -p 8080:80 -u 1000:1000 image",
+        "mysql -P 3306 -p db",
+        'mysql -p"$PASSWORD" -e x',
+        "curl -b cookies.txt -c cookies.txt https://x",
+        "echo hello | sudo tee /etc/motd",
+        "docker login --help",
+        "npm config set registry https://x",
+        "kubectl create secret generic x --from-file=f",
+        "htpasswd -D f ada",
+        "openssl req -newkey rsa:2048 -keyout k.pem",
+        "gh issue create --body hello",
+    ],
+)
+def test_the_same_option_of_another_program_stays(line: str) -> None:
+    assert redact(line) == line
+
+
+def test_an_option_and_its_value_are_two_words_of_an_argument_list() -> None:
+    assert redact_words(["x", "--password", "two words", "-v"]) == ["x", "--password", "***", "-v"]
+    assert redact_words(["curl", "-u", "ada:s3cret"]) == ["curl", "-u", "ada:***"]
+    assert redact_words(["redis-cli", "-a", "s3cret", "SET", "a", "b"]) == ["redis-cli", "-a", "***", "SET", "a", "b"]
+    assert redact_words(["git", "push", "origin", "main"]) == ["git", "push", "origin", "main"]
+
+
+def test_a_text_about_a_command_does_not_tell_its_secret() -> None:
+    text = "the rule does not know -ps3cret"
+    assert redact_beside(text, [("mysql", None, "-ps3cret")]) == "the rule does not know -p***"
+    assert redact_beside(text, [("ls", "-ps3cret")]) == text
+
+
 def test_what_surrounds_a_secret_stays() -> None:
     assert redact("DB_PASSWORD=hunter2 make deploy") == "DB_PASSWORD=*** make deploy"
     assert redact("git push https://ada:pw@host/x main") == "git push https://ada:***@host/x main"
@@ -120,10 +188,29 @@ ALPHABET = [
 
 
 @pytest.mark.parametrize(
-    "piece", [*ALPHABET, "a" * 50, "eyJa-", "sk-sk-", "://a:", "://a:b@", "token" * 3, "--a-", 'password = "', "\\"]
+    "piece",
+    [
+        *ALPHABET,
+        "a" * 50,
+        "eyJa-",
+        "sk-sk-",
+        "://a:",
+        "://a:b@",
+        "token" * 3,
+        "--a-",
+        'password = "',
+        "\\",
+        "mysql -p'",
+        'mysql "',
+        'curl -b \\"',
+        "npm config set ",
+        "( mysql -px",
+        "'mysql \"' ",
+        "echo x | ",
+    ],
 )
 def test_no_repetition_makes_it_slow(piece: str) -> None:
-    text = "password " + piece * (64 * 1024 // len(piece))
+    text = "password mysql login config " + piece * (64 * 1024 // len(piece))
     started = time.process_time()  # not the wall's: a busy machine must not fail it
     redact(text)
     assert time.process_time() - started < 2
