@@ -642,7 +642,23 @@ def test_as_a_process_it_never_fails_by_usage(project: Path, home: Path) -> None
         assert not done.stdout
 
 
-def test_a_shell_call_that_copilot_reports_to_two_files_is_one_window(project: Path) -> None:
+@pytest.mark.parametrize(
+    ("mine", "arguments", "claudes_name", "claudes_arguments"),
+    [
+        ("bash", {"command": "make", "description": "build", "sessionId": "shell"}, "Bash", {"command": "make"}),
+        ("edit", {"path": "f", "old_str": "a", "new_str": "b"}, "Edit", {"path": "f", "old_str": "a", "new_str": "b"}),
+        ("edit", '{"path": "f", "old_str": "a"}', "Edit", {"file_path": "f", "old_string": "a"}),
+        ("create", {"path": "f", "file_text": "b"}, "Write", {"path": "f", "file_text": "b"}),
+        ("str_replace_editor", {"command": "create", "path": "f"}, "Edit", {"command": "create", "path": "f"}),
+        ("apply_patch", {"patch": "*** Add File: f\n+x"}, "Edit", {"patch": "*** Add File: f\n+x"}),
+        ("apply_patch", "*** Begin Patch", "Edit", "*** Begin Patch"),
+        ("task", {"prompt": "x"}, "Agent", {"prompt": "x"}),
+        ("server-tool", {"x": 1}, "server-tool", {"x": 1}),
+    ],
+)
+def test_a_call_that_copilot_reports_to_two_files_is_one_step(
+    project: Path, cli: Cli, mine: str, arguments: object, claudes_name: str, claudes_arguments: object
+) -> None:
     """Its own file and Claude's: other names, other spellings, and as many ends."""
 
     def say(entry: str, event: str, **fields: object) -> None:
@@ -650,12 +666,11 @@ def test_a_shell_call_that_copilot_reports_to_two_files_is_one_window(project: P
         assert reply([entry, event], json.dumps(payload).encode(), dict(os.environ)) == (b"", b"", 0)
 
     def own(event: str, **more: object) -> None:
-        arguments = {"command": "make", "description": "build", "sessionId": "shell", "async": False}
-        say("copilot", event, sessionId="s", timestamp=1794736800000, toolName="bash", toolArgs=arguments, **more)
+        say("copilot", event, sessionId="s", timestamp=1794736800000, toolName=mine, toolArgs=arguments, **more)
 
     def claudes(event: str, **more: object) -> None:
         at = {"session_id": "s", "timestamp": "2026-11-15T10:00:00Z", "hook_event_name": event}
-        say("claude-code", event, **at, tool_name="Bash", tool_input={"command": "make"}, **more)
+        say("claude-code", event, **at, tool_name=claudes_name, tool_input=claudes_arguments, **more)
 
     def standing_now() -> list[tuple[str, int]]:
         with open_workspace(str(project)) as ws:
@@ -669,3 +684,11 @@ def test_a_shell_call_that_copilot_reports_to_two_files_is_one_window(project: P
     assert standing_now() == [("copilot:s", 1)]
     claudes("PostToolUse", tool_response={})
     assert standing_now() == []
+    cli("undo")
+    assert not (project / "made").exists()
+
+
+def test_edits_of_two_files_by_copilot_are_two_calls() -> None:
+    copilot = registry.load("copilot")
+    keys = {copilot.read({"toolName": "edit", "toolArgs": {"path": name}}, "preToolUse").input_key for name in "ab"}
+    assert len(keys) == 2

@@ -54,6 +54,9 @@ TOOLS = Tools(
     )),
     shells=frozenset(("bash", "powershell", "write_bash", "Bash")),
 )  # fmt: skip
+# What a tool is called to entries in Claude's files, of those that may change something.
+_CLAUDES = {"create": "Write", "edit": "Edit", "str_replace_editor": "Edit", "apply_patch": "Edit", "task": "Agent",
+            "Task": "Agent"}  # fmt: skip
 NOTED = frozenset((SESSION_START, AFTER, FAILED, SUBAGENT_START))
 
 _EVENTS = (
@@ -65,14 +68,15 @@ _EVENTS = (
 def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
     raw_event = event_name(text(payload, "hook_event_name", "hookEventName"), event, KINDS) or _guess(payload)
     kind = KINDS.get(raw_event, OTHER)
+    # toolArgs comes as a JSON string in some versions.
+    arguments = inner(payload, "toolArgs", "tool_input")
     found = call(
         NAME,
         kind,
         payload,
         tools=TOOLS,
         tool=text(payload, "toolName", "tool_name"),
-        # toolArgs comes as a JSON string in some versions.
-        arguments=inner(payload, "toolArgs", "tool_input"),
+        arguments=arguments,
         session=text(payload, "sessionId", "session_id"),
         cwd=text(payload, "cwd"),
         raw_event=raw_event,
@@ -81,10 +85,18 @@ def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
         error=text(payload, "error") if kind == FAILED else None,
         can_ask=True,
     )
-    if found.command is None:
-        return found
-    # by what it runs: to entries in Claude's files the same call is reported once more, as Claude would
-    return found.replace(input_key=key_of("shell", found.command))
+    return found.replace(input_key=_key(found, arguments)) if found.tool else found
+
+
+def _key(event: HookEvent, arguments: Mapping[str, object]) -> str:
+    """By what it runs or which files it writes: to entries in Claude's files a call is reported once more, as Claude's.
+
+    Its tool has another name there, and perhaps its arguments.
+    """
+    if event.command is not None:
+        return key_of("shell", event.command)
+    name = _CLAUDES.get(event.tool or "", event.tool)
+    return key_of(name, list(event.paths) if name in ("Write", "Edit") and event.paths else arguments)
 
 
 def _guess(payload: Mapping[str, object]) -> str:
