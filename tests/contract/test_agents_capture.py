@@ -211,6 +211,75 @@ def test_A6_a_hard_linked_file_that_both_changed_stays_linked(desk: Desk) -> Non
     assert (desk.root / "text").stat().st_ino == (desk.root / "hard").stat().st_ino
 
 
+def write_in_place(path: Path, old: str, new: str) -> None:
+    """Edit a file under all its names."""
+    text = path.read_text().replace(old, new)
+    with open(path, "r+") as file:
+        file.write(text)
+        file.truncate()
+
+
+@pytest.mark.parametrize("home", ["a", "z"])
+def test_A6_names_of_one_file_with_different_stories_come_back_as_different_files(desk: Desk, home: str) -> None:
+    """The agent removed a name before a person wrote on under the others: what that name had is not what they get."""
+    text, hard, gone = desk.root / "text", desk.root / "hard", desk.root / home
+    os.link(text, hard)
+    os.link(text, gone)
+    start = desk.checkpoint()
+    write_in_place(text, "line 3\n", "mine\n")
+    with desk.window():
+        gone.unlink()
+        write_in_place(text, "line 12\n", "agent\n")
+    write_in_place(text, "line 20\n", "mine too\n")
+    before = fingerprint(desk.root)
+    desk.rollback(start)
+    first = TEXT.replace("line 3\n", "mine\n")
+    assert gone.read_text() == first
+    assert text.read_text() == hard.read_text() == first.replace("line 20\n", "mine too\n")
+    assert text.samefile(hard) and not text.samefile(gone)
+    after = fingerprint(desk.root)
+    assert desk.ws.checkpoint().entry.changed == 0  # what was recorded is what is there
+    desk.ws.redo()
+    assert_tree(desk.root, before)
+    desk.rollback(start)
+    assert_tree(desk.root, after)
+
+
+def test_A6_a_name_made_between_two_edits_keeps_what_it_had(desk: Desk) -> None:
+    """The agent's first edit goes from the old name and was never one of the new name's; both are reported truly."""
+    text, hard = desk.root / "text", desk.root / "hard"
+    start = desk.checkpoint()
+    with desk.window():
+        write_in_place(text, "line 3\n", "agent\n")
+    os.link(text, hard)
+    with desk.window():
+        write_in_place(text, "line 12\n", "agent again\n")
+    write_in_place(text, "line 20\n", "mine\n")
+    before = fingerprint(desk.root)
+    desk.rollback(start)
+    assert text.read_text() == TEXT.replace("line 20\n", "mine\n")
+    assert hard.read_text() == text.read_text().replace("line 3\n", "agent\n")
+    assert desk.ws.checkpoint().entry.changed == 0
+    desk.ws.redo()
+    assert_tree(desk.root, before)
+
+
+@pytest.mark.parametrize("change", ["echo more >> text", "chmod 600 text"])
+def test_A6_one_name_of_a_file_taken_back_alone_leaves_the_other_as_it_is(desk: Desk, change: str) -> None:
+    """`--only` means a name: what else the file is called keeps what it has, and the way back makes them one again."""
+    os.link(desk.root / "text", desk.root / "hard")
+    start = desk.checkpoint()
+    old = fingerprint(desk.root)
+    desk.agent(change)
+    before = fingerprint(desk.root)
+    desk.rollback(start, only=[b"text"])
+    after = fingerprint(desk.root)
+    assert after[b"text"] == old[b"text"]._replace(group=b"")
+    assert after[b"hard"] == before[b"hard"]._replace(group=b"")
+    desk.ws.redo()
+    assert_tree(desk.root, before)
+
+
 # --- A8: never silent ---------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from reprieve.app.paths import selector
 from reprieve.errors import BadRef, Conflict, Usage
 from reprieve.files import native, tree
 from reprieve.files.content import read as read_pieces
+from reprieve.files.links import members
 from reprieve.model.actor import PERSON, matches, parts
 from reprieve.model.change import EXCLUDED, MAYBE_UNTRACKED, UNREADABLE, UNTRACKED, Gap
 from reprieve.model.entry import DIR, FILE, Entry
@@ -299,6 +300,7 @@ class Moves:
             closed=self._closed,
             is_root_user=os.geteuid() == 0,
             hash_of=native.sha256,
+            names_of=self._names_of,
             **more,
         )
 
@@ -329,6 +331,9 @@ class Moves:
             (path, then.replace(gap=gap) if then and then.content in forgotten else then, now)
             for path, then, now in differences
         ]
+
+    def _names_of(self, groups: set[int]) -> list[tuple[bytes, Entry]]:
+        return members(self.seen.index, groups)
 
     # -- contents
 
@@ -484,8 +489,6 @@ class Moves:
         groups = {before.link for _, before, _ in differences if before is not None and before.link}
         if not groups:
             return
-        from reprieve.files.links import members
-
         known = {path for path, _, _ in differences} | {conflict.path for conflict in conflicts}
         for path, before in members(self.capture.tree_at(move.seq - 1), groups):  # the safety checkpoint
             now = tree.lookup(self.seen.index, path)

@@ -74,7 +74,8 @@ class Restore:
         self._likeness = Likeness(self.beneath, index, recover=recover)
         self._steps = Steps(self._doors, self._likeness, self._stage)
         self._grafts = [-1] * len(self.moves)  # for each move the number of the new directory that brings it along
-        self._members: dict[int, bytes] | None = None  # hard-link group -> a path of it that is not moved
+        # hard-link group -> a path of it that is not moved, and what that is in the end
+        self._members: dict[int, tuple[bytes, Entry]] | None = None
         self._staged = bytearray(len(self.moves))  # 1: a new file takes the place
         self._is_out = False  # the stage is no longer in the tree
 
@@ -140,15 +141,16 @@ class Restore:
         ]
         for i, _ in wanted:
             self._staged[i] = 1
-        firsts: dict[int, int] = {}
+        # by what the file is to be as well: two contents under one number must never become one file
+        firsts: dict[tuple[int, object], int] = {}
         alone: list[tuple[int, Entry]] = []
         links: list[tuple[int, Entry]] = []
         for i, entry in wanted:
-            if entry.link and (entry.link in firsts or self._unmoved_member(entry)):
+            if entry.link and ((entry.link, entry.same_file_key) in firsts or self._unmoved_member(entry)):
                 links.append((i, entry))
             else:
                 if entry.link:
-                    firsts[entry.link] = i
+                    firsts[entry.link, entry.same_file_key] = i
                 alone.append((i, entry))
         by_stage: dict[Stage, list[tuple[int, Entry]]] = {}
         for i, entry in alone:
@@ -157,8 +159,9 @@ class Restore:
             stage.write(files)
         for i, entry in links:
             stage = self._stage(self.moves[i][0])
-            if entry.link in firsts:
-                stage.link(i, *stage.at(firsts[entry.link]))
+            first = firsts.get((entry.link, entry.same_file_key))
+            if first is not None:
+                stage.link(i, *stage.at(first))
             else:
                 stage.link(i, *self.beneath.at(self._unmoved_member(entry)))
         self._finish_grafts()
@@ -378,21 +381,23 @@ class Restore:
         return st is not None and after.kind == FILE and st.st_nlink > self._steps.names(after.link)
 
     def _unmoved_member(self, wanted: Entry) -> bytes:
-        """A path of the entry's hard-link group that stays and has its content, b"" if there is none."""
+        """A path of the entry's hard-link group that stays and is, or becomes, what it is; b"" if there is none."""
         if self._members is None:
             moved = {path for i, (path, _, after) in enumerate(self.moves) if after is None or self._staged[i]}
+            in_place = {path: after for path, _, after in self.moves if after is not None and path not in moved}
             self._members = {}
             # what is in a directory that could not be looked at may be anything by now
             hidden = {gap.path for gap in gaps_of(self.index)}
             n = tree.count(self.index)
             rows = memoryview(self.index)[tree.HEADER.size : tree.HEADER.size + n * tree.ROW.size]
             for row, number in enumerate(rows.cast("Q")[10 :: tree.ROW.size // 8]):
-                path = native.get(self.index, row)[0] if number else b""
-                if path and path not in moved and hidden.isdisjoint((path, *tree.ancestors(path))):
-                    self._members.setdefault(number, path)
-        path = self._members.get(wanted.link, b"")
-        there = tree.lookup(self.index, path) if path else None
-        return path if there is not None and there.same_bytes_key == wanted.same_bytes_key else b""
+                if not number or number in self._members:
+                    continue
+                path, entry = tree.entry_at(self.index, row)
+                if path not in moved and hidden.isdisjoint((path, *tree.ancestors(path))):
+                    self._members[number] = path, in_place.get(path, entry)
+        path, there = self._members.get(wanted.link, (b"", wanted))
+        return path if there.same_file_key == wanted.same_file_key else b""
 
     def _sweep(self, stage: Stage, *, is_taken_back: bool = False) -> None:
         """What lies in the stage is captured content, or somebody's (written late, put there), which is kept.

@@ -41,3 +41,8 @@ class Entry(Value):
     def same_bytes_key(self) -> tuple[bytes, bytes, bytes, int]:
         """Equal for entries whose content (not mode or times) is the same."""
         return (self.kind, self.content, self.target, self.rdev)
+
+    @property
+    def same_file_key(self) -> tuple[object, ...]:
+        """Equal for entries that can be names of one file; times are the file's own business."""
+        return (*self.same_bytes_key, self.mode, self.uid, self.gid, self.xattrs)

@@ -22,10 +22,13 @@ from reprieve.model.change import MODE as MODE_CHANGE
 from reprieve.model.entry import BLOCK, CHAR, DIR, SOCKET, SYMLINK, Entry
 from reprieve.model.plan import DELETE, GIT, MKDIR, MODE, NO_SOCKET, WRITE, Action, Conflicted, Kept, Plan
 from reprieve.model.plan import SYMLINK as LINK
+from reprieve.rollback.groups import split_groups
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from reprieve.rollback.groups import NamesOf
 
     Selects = Callable[[bytes], bool]
 
@@ -53,11 +56,13 @@ def make_plan(
     hash_of: Callable[[bytes], bytes],
     of: str = "",
     dependants: tuple[str, ...] = (),
+    names_of: NamesOf = lambda numbers: (),
 ) -> Plan:
     """The plan that brings every selected path from `current` to `wanted`.
 
     `closed`: what nobody may look at now. It may not be among the differences, having been closed then as well.
     `parts`: paths that move with a database, which is theirs: they are written anew, also where nothing differs.
+    `names_of`: every name that files of these hard-link groups have now.
     """
     ordered = sorted(differences, key=lambda d: d[0].replace(b"/", b"\0"))
     held = {path for path, wanted, current in ordered if _is_gap(wanted) or _is_gap(current)}
@@ -103,6 +108,8 @@ def make_plan(
                 conflicts = (*conflicts, Conflicted(action.path, "holds something that stays", action.actor))
                 continue
         final.append(action)
+    if any(action.after is not None and action.after.link for action in final):
+        final = split_groups(final, names_of, hash_of=hash_of)
     if moves_settings(final):
         undone = excluded_for_now(undone)
     lists = (tuple(final), conflicts, tuple(keeping), tuple(undone))
