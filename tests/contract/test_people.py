@@ -113,6 +113,40 @@ def test_K06_a_save_at_any_moment_of_a_rollback_is_kept(
 
 
 @pytest.mark.slow
+def test_K06_a_save_into_a_file_with_several_names_is_kept(
+    cli: Cli, project: Path, home: Path, shim: Path, tmp_path: Path
+) -> None:
+    """We set its time under one name and remove another: what a person writes meanwhile is told apart from that."""
+    for name in ("x", "y"):
+        os.link(project / "README.md", project / name)
+    first = checkpoint(cli)
+    old = (project / "README.md").read_text()
+    table = Table(project, home, tmp_path / "aside")
+    table.aside.mkdir()
+
+    def prepare() -> None:
+        table.set_back()
+        for name in ("README.md", "x", "y", "z"):
+            (project / name).unlink(missing_ok=True)
+        (project / "README.md").write_text(old)
+        for name in ("x", "y", "z"):
+            os.link(project / "README.md", project / name)
+
+    table.remember()
+    prepare()
+    count, answer = moments(shim, "rollback", first, "--json", cwd=project)
+    assert answer.code == 0, answer
+
+    lost = []
+    for moment, answer in each_moment(
+        shim, count, prepare, lambda: (project / "y").write_text(MINE), "rollback", first, "--json", cwd=project
+    ):
+        if answer.code not in (0, 1, 4, 6) or not is_kept(cli, project, answer, "y", MINE):
+            lost.append(f"moment {moment} of {count}: {answer.code} {answer.out}")
+    assert lost == []
+
+
+@pytest.mark.slow
 def test_K07_a_new_file_in_a_folder_that_is_being_removed_is_kept(
     cli: Cli, project: Path, home: Path, shim: Path, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -389,6 +390,21 @@ def test_F05_a_broken_group_is_joined_again(cli: Cli, project: Path) -> None:
     assert_tree(project, before)
     redo(cli)
     assert_tree(project, broken)
+
+
+@pytest.mark.parametrize("more", ["", "ln x third", "mkdir made; ln x made/third", "chmod 600 x; ln x third"])
+def test_F05_a_touched_group_is_set_back_and_nobody_is_blamed(cli: Cli, project: Path, more: str) -> None:
+    """Times that we set under one name change under all of them; that was us, and no late writer."""
+    for name in ("x", "y"):
+        os.link(project / "data.bin", project / name)
+    before = fingerprint(project)
+    checkpoint(cli)
+    subprocess.run(["sh", "-c", f"touch x; {more}"], cwd=project, check=True)
+    touched = fingerprint(project)
+    assert rollback(cli)["conflicts"] == []
+    assert_tree(project, before)
+    redo(cli)
+    assert_tree(project, touched)
 
 
 def test_F06_a_hard_link_to_an_outside_file_is_not_written_through(cli: Cli, project: Path, outside: Path) -> None:

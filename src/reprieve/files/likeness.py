@@ -23,6 +23,7 @@ class Likeness:
 
     def __init__(self, beneath: Beneath, index: Buffer, *, recover: bool) -> None:
         self.beneath, self.index, self.recover = beneath, index, recover
+        self._given: dict[tuple[int, int], int] = {}  # files (device, inode) whose time we set: to which
 
     def is_expected(self, path: bytes, st: os.stat_result, before: Entry) -> bool:
         """Whether nobody touched it since the safety checkpoint."""
@@ -39,7 +40,7 @@ class Likeness:
             return False
         if known.nlink > 1:
             # moving one name of a file changes the ctime under all its names
-            return entry.mtime_s * 1_000_000_000 + entry.mtime_ns == st.st_mtime_ns
+            return self.has_time(st, entry)
         return (known.ctime_s, known.ctime_ns) == divmod(st.st_ctime_ns, 1_000_000_000)
 
     def is_another(self, path: bytes, st: os.stat_result) -> bool:
@@ -47,6 +48,15 @@ class Likeness:
         row = native.find(self.index, path)
         ino = tree.stat_at(self.index, row).ino if row >= 0 else 0
         return bool(ino) and ino != st.st_ino
+
+    def gave(self, st: os.stat_result, entry: Entry) -> None:
+        """What was looked at as `st` got the entry's time from us, and with it all other names of the same file."""
+        if st.st_nlink > 1:
+            self._given[st.st_dev, st.st_ino] = _mtime(entry)
+
+    def has_time(self, st: os.stat_result, entry: Entry) -> bool:
+        """Whether nobody wrote it: its time is the entry's, or else the one that we gave it under another name."""
+        return st.st_mtime_ns == self._given.get((st.st_dev, st.st_ino), _mtime(entry))
 
     def columns(self, path: bytes) -> tuple[int, int, int, int, int, int, int] | None:
         """The same for `native.move_many`: (type bits, ino, size, mtime_s, mtime_ns, ctime_s, ctime_ns)."""
@@ -87,3 +97,7 @@ def content_of(dir_fd: int, name: bytes) -> bytes:
         return capture(fd, lambda items: 0).content
     finally:
         os.close(fd)
+
+
+def _mtime(entry: Entry) -> int:
+    return entry.mtime_s * 1_000_000_000 + entry.mtime_ns

@@ -133,6 +133,7 @@ class Steps:
         self._made.append(("meta", path, b"", self.stage_of(b"")))
         fd, name = self.beneath.at(path)
         reasons: list[str] = []
+        self.likeness.gave(st, after)
         set_meta(fd, name, after, lost=reasons)
         self.lost += [Gap(path, reason) for reason in reasons]
         self.done.add(path)
@@ -235,7 +236,7 @@ class Steps:
             _, entry = tree.entry_at(self.index, row)
             if st.st_nlink > 1 and st.st_nlink > self.names(entry.link):
                 self.shared.append(path)
-            is_same = (st.st_size, st.st_mtime_ns) == (entry.size, entry.mtime_s * 1_000_000_000 + entry.mtime_ns)
+            is_same = st.st_size == entry.size and self.likeness.has_time(st, entry)
             # what is written through a mapping does not always move the times
             if is_same and not (is_open and not has_bytes(from_fd, last_name, entry)):
                 if is_open:
