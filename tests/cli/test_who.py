@@ -526,3 +526,47 @@ def test_a_file_that_cannot_come_back_because_of_what_a_person_put_there_is_name
     (project / "d").write_text("later")
     kept = {k["path"]: k["reason"] for k in cli("rollback", start, "--json").json["report"]["kept"]}
     assert kept["d/sub/mine"] == "its directory was replaced by you" and (project / "d").read_text() == "later"
+
+
+@pytest.mark.parametrize("choice", ["keep", "both"])
+def test_a_kept_conflict_in_a_deleted_file_is_named_when_it_comes_back(
+    cli: Cli, project: Path, start: str, choice: str
+) -> None:
+    """What is back has the agent's part in it: that is not what "restored" alone would say."""
+    agent(cli, "sed -i 3s/.*/agent/ text", "one")
+    put(project / "text", 3, "agent and me")
+    before = (project / "text").read_text()
+    agent(cli, "rm text", "two")
+    answer = cli("rollback", start, "--on-conflict", choice, "--json").json
+    assert (project / "text").read_text() == before
+    (kept,) = answer["report"]["kept"]
+    assert kept["path"] == "text" and kept["reason"].startswith("changed by run:one and by you in the same lines")
+    assert "nothing is taken out of it" in kept["reason"] and answer["plan"]["kept"] == [kept]
+    assert "text" in answer["report"]["restored"]
+    cli("redo")
+    assert not (project / "text").exists()
+
+
+@pytest.mark.parametrize("choice", ["keep", "both"])
+def test_a_kept_conflict_that_has_no_folder_to_come_back_to_is_named(cli: Cli, project: Path, choice: str) -> None:
+    """A person's line would otherwise be in no file, with nothing said."""
+    (project / "d").mkdir()
+    (project / "d/text").write_text(TEXT)
+    start = str(cli("checkpoint", "--json").json["checkpoint"]["id"])
+    agent(cli, "sed -i 3s/.*/agent/ d/text", "one")
+    put(project / "d/text", 3, "agent and me")
+    agent(cli, "rm -r d; echo x > made", "two")
+    (project / "d").write_text("mine")
+    answer = cli("rollback", start, "--on-conflict", choice, "--json", check=False)
+    (left,) = answer.json["report"]["not_undone"]
+    assert answer.code == 6 and left["path"] == "d/text" and "its folder is gone or something else" in left["reason"]
+    assert (project / "d").read_text() == "mine" and not (project / "made").exists()
+
+
+def test_a_kept_conflict_brings_the_agents_folder_back_that_it_was_in(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "mkdir d; seq 9 > d/text", "one")
+    put(project / "d/text", 3, "mine")
+    agent(cli, "rm -r d", "two")
+    answer = cli("rollback", start, "--on-conflict", "keep", "--json").json
+    assert line(project / "d/text", 3) == "mine"
+    assert [k["path"] for k in answer["report"]["kept"]] == ["d/text"]

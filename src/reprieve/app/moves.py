@@ -260,6 +260,7 @@ class Moves:
             actors=authorship.by_path(found, decided.differences),
             conflicts=decided.conflicts,
             kept=decided.kept,
+            revived=decided.revived,
             left=decided.left,
             merged=decided.merged,
             contents=tuple(self.contents.items()),

@@ -47,6 +47,7 @@ def make_plan(
     actors: Mapping[bytes, str] | None = None,
     conflicts: tuple[Conflicted, ...] = (),
     kept: tuple[Kept, ...] = (),
+    revived: tuple[Kept, ...] = (),
     left: tuple[Gap, ...] = (),
     closed: frozenset[bytes] = frozenset(),
     merged: frozenset[bytes] = frozenset(),
@@ -62,6 +63,7 @@ def make_plan(
 
     `closed`: what nobody may look at now. It may not be among the differences, having been closed then as well.
     `parts`: paths that move with a database, which is theirs: they are written anew, also where nothing differs.
+    `revived`: what comes back, and is named as kept too, because it is not as it was at the target.
     `names_of`: every name that files of these hard-link groups have now.
     """
     ordered = sorted(differences, key=lambda d: d[0].replace(b"/", b"\0"))
@@ -112,6 +114,8 @@ def make_plan(
         final = split_groups(final, names_of, hash_of=hash_of)
     if moves_settings(final):
         undone = excluded_for_now(undone)
+    coming = {action.path for action in final} if revived else frozenset()
+    keeping += [item for item in revived if item.path in coming]
     lists = (tuple(final), conflicts, tuple(keeping), tuple(undone))
     plan = Plan("", kind, target, label, *lists, of, dependants, contents)
     return plan.replace(id=_essence(plan, hash_of).hex()[:16])

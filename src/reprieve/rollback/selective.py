@@ -41,6 +41,7 @@ class Decided(Value):
     beside: frozenset[bytes] = frozenset()  # new names, for what was at a path that keeps what is there
     # of a conflict on a file that had other names: its whole story, and the changes in the way if that is plain
     lineages: Mapping[bytes, tuple[Chain, tuple[Link, ...]]] = {}
+    revived: tuple[Kept, ...] = ()  # comes back, and not as the target has it: a conflict that is kept
 
 
 class Tools(Value):
@@ -126,6 +127,7 @@ class _Work:
         self.beside: set[bytes] = set()
         self.outcomes: dict[bytes, Outcome] = {}
         self.left: list[Gap] = []
+        self.revived: list[Kept] = []
         self.staying: set[bytes] = set()  # directories with something in them that stays
         self.reasons: dict[bytes, str] = {}  # why a path stays, where that is not who changed it
         self.births: dict[bytes, Link] = {}  # how a file that had other names came to be
@@ -402,7 +404,8 @@ class _Work:
         order = sorted(self.outcomes, key=lambda p: p.count(b"/"))
         for path in order:
             outcome, chain = self.outcomes[path], self.chains[path]
-            if outcome.conflict or outcome.entry is None or chain.now is not None:
+            is_left = bool(outcome.conflict) and self.choices.on_conflict not in (KEEP, BOTH)
+            if is_left or outcome.entry is None or chain.now is not None:
                 continue
             missing = [at for at in _above(path) if at in self.outcomes and not _is_dir(self.outcomes[at].entry)]
             if not missing:
@@ -413,6 +416,8 @@ class _Work:
                     self.outcomes[at] = Outcome(entry)
                     self.reasons[at] = "holds something that stays"
                 continue
+            if outcome.conflict:
+                continue  # without a place to come back to it is named
             above = min(missing, key=len)  # what is below is gone with it
             there = self.outcomes[above]
             if path in self.homes:
@@ -487,7 +492,7 @@ class _Work:
         }
         differences += [(c.path, c.then, c.now) for c in times if c.path not in staying]
         lists = (tuple(differences), tuple(conflicts), tuple(kept), tuple(self.left))
-        return Decided(*lists, frozenset(merged), frozenset(self.beside), self.lineages)
+        return Decided(*lists, frozenset(merged), frozenset(self.beside), self.lineages, tuple(self.revived))
 
     def _keep(self, chain: Chain, kept: list[Kept], repositories: set[bytes]) -> None:
         """Say that a path stays; of a repository that stays, once for all its files."""
@@ -520,8 +525,12 @@ class _Work:
             merged.add(path)
         elif choice in (KEEP, BOTH):
             reason = outcome.conflict
-            if now is None and outcome.entry is not None and self._has_room(path):
-                differences.append((path, outcome.entry, None))  # nothing is there to keep: what the others had left
+            is_gone = now is None and outcome.entry is not None  # nothing is there to keep: what the others had left
+            if is_gone and not self._has_room(path):
+                reason += "; it was deleted since, and its folder is gone or something else now"
+            elif is_gone:
+                differences.append((path, outcome.entry, None))
+                reason += "; it was deleted since, and comes back as it was before that: nothing is taken out of it"
             if choice == BOTH and then is not None and then.kind in (FILE, SYMLINK) and self.selects(path):
                 whole = self.parts.get(path, path)  # a log is found by the name of its database
                 beside = whole + b".checkpoint-" + self.target.encode() + path[len(whole) :]
@@ -540,8 +549,12 @@ class _Work:
                     reason += (
                         f"; the checkpoint's is not beside it, because {os.fsdecode(beside)} is something else now"
                     )
-            if now is not None or outcome.entry is None:
+            if not is_gone:
                 kept.append(Kept(path, reason, self._actor(chain)))
+            elif self._has_room(path):
+                self.revived.append(Kept(path, reason, self._actor(chain)))
+            elif self.selects(path):
+                self.left.append(Gap(path, reason))
         else:
             conflicts.append(Conflicted(path, outcome.conflict, self._actor(chain), current=now, wanted=then))
 
