@@ -236,7 +236,8 @@ def test_names_on_the_screen_are_harmless_and_exact_in_json(cli: Cli, project: P
     "words",
     [
         ["show", b"caf\xe9"], ["rollback", b"caf\xe9"], ["diff", b"caf\xe9", "latest"],
-        ["status", "--since", b"caf\xe9"], ["pin", b"caf\xe9"], ["name", b"caf\xe9", b"caf\xea"], ["effects", "--since", b"caf\xe9"],
+        ["status", "--since", b"caf\xe9"], ["pin", b"caf\xe9"], ["name", b"caf\xe9", b"caf\xea"],
+        ["effects", "--since", b"caf\xe9"],
         ["compensate", b"caf\xe9"], ["revert", "README.md", "--to", b"caf\xe9"],
         ["record", "http", "--method", "POST", "--url", b"http://h/caf\xe9", "--resource", b"caf\xe9"],
     ],
