@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 import reprieve
 
 sqlalchemy = pytest.importorskip("sqlalchemy")
+pytest.importorskip("sqlalchemy.orm")
 
 Rows = Callable[[], list[str]]
 World = tuple[Any, Callable[[str], None], Rows]
@@ -212,6 +213,56 @@ def test_a_commit_that_fails_leaves_nothing_open(project: Path, home: Path, tmp_
         assert not connection.in_transaction
         assert [effect.state for effect in ws.effects()] == ["unknown"]
     connection.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite3", "connection", "session"])
+def test_rows_of_a_database_in_the_tree_come_back_with_its_file(project: Path, home: Path, kind: str) -> None:
+    """Then the transaction is a matter of the files alone: nothing of it is left to undo, or to be named."""
+    path = project / "app.db"
+    with closing(sqlite3.connect(path)) as setup:
+        setup.execute("CREATE TABLE t (name TEXT)")
+        setup.commit()
+    with reprieve.open(project) as ws:
+        before = ws.checkpoint("before")
+        if kind == "sqlite3":
+            connection: Any = sqlite3.connect(path)
+            connection.row_factory = sqlite3.Row
+        else:
+            engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+            connection = engine.connect() if kind == "connection" else sqlalchemy.orm.Session(engine)
+        with ws.transaction(connection):
+            statement = "INSERT INTO t VALUES ('a row')"
+            connection.execute(statement if kind == "sqlite3" else sqlalchemy.text(statement))
+        connection.close()
+        (effect,) = ws.effects(before)
+        assert (effect.cls, effect.state, effect.undo_state) == ("restorable", "done", "covered")
+        report = ws.rollback(before, effects=True)
+        assert report.effects == () and not report.is_partial
+    with closing(sqlite3.connect(path)) as after:
+        assert after.execute("SELECT * FROM t").fetchall() == []
+
+
+@pytest.mark.parametrize("where", ["attached elsewhere", "excluded", "its log is excluded"])
+def test_a_database_that_is_not_all_in_the_checkpoints_is_named_once(
+    project: Path, home: Path, tmp_path: Path, where: str
+) -> None:
+    patterns = {"excluded": "*.db", "its log is excluded": "*-wal"}
+    if where in patterns:
+        (project / "reprieve.toml").write_text(f'exclude = ["{patterns[where]}"]\n')
+    with reprieve.open(project) as ws:
+        connection = sqlite3.connect(project / "app.db")
+        connection.execute("CREATE TABLE t (name TEXT)")
+        connection.commit()
+        before = ws.checkpoint("before")
+        if where == "attached elsewhere":
+            connection.execute("ATTACH ? AS other", (str(tmp_path / "other.db"),))
+        with ws.transaction(connection):
+            connection.execute("INSERT INTO t VALUES ('a row')")
+        connection.close()
+        for _ in range(3):
+            (outcome,) = ws.rollback(before, effects=True).effects
+            assert outcome.state == "irreversible"
+            assert outcome.detail.count("there is no inverse") == 1
 
 
 def test_a_password_of_a_database_is_not_in_the_journal(project: Path, home: Path) -> None:

@@ -8,8 +8,10 @@ from reprieve.app import journals
 from reprieve.app.effects import journal_of
 from reprieve.effects import transaction as transactions
 from reprieve.effects.memory import Kept, Memory
+from reprieve.files import tree
+from reprieve.files.databases import parts_of
 from reprieve.files.processes import born
-from reprieve.model.effect import DONE, IRREVERSIBLE, REVERSIBLE, UNKNOWN, EffectDraft
+from reprieve.model.effect import DONE, IRREVERSIBLE, RESTORABLE, REVERSIBLE, UNKNOWN, EffectDraft
 from reprieve.policy.redact import redact
 
 TYPE_CHECKING = False
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
     from reprieve.app.workspace import Workspace
     from reprieve.model.effect import Effect
+
+_SQLITE = ("sqlite3", "_sqlite3")
+_WITH_FILES = "its rows come back with the files of the database"
 
 
 def remember(
@@ -54,31 +59,75 @@ def remember(
 def transaction(ws: Workspace, connection: Any) -> AbstractContextManager[Any]:
     """A block in a database transaction. Its commit is an effect, at the place on the timeline where it happens.
 
-    So is what was committed inside of it, by the step itself.
+    So is what was committed inside of it, by the step itself. Where the database is in the tree, its rows come back
+    with its files.
     """
     name = redact(_name_of(connection))
+    files: list[str] = []
+
+    def intend(description: str) -> tuple[str, bool]:
+        """(id of the effect, whether it is a matter of the files alone)."""
+        is_covered = bool(files) and all(_is_protected(ws, path) for path in files)
+        with journal_of(ws) as journal, journal.log.transaction():
+            cls = RESTORABLE if is_covered else IRREVERSIBLE
+            effect = journal.begin(EffectDraft("transaction", cls, name, description), journals.place(ws))
+            if is_covered:
+                journal.cover(effect.id)
+        return effect.id, is_covered
 
     def committing() -> Callable[[bool], None]:
-        with journal_of(ws) as journal:
-            draft = EffectDraft("transaction", IRREVERSIBLE, name, f"a transaction committed to {name}")
-            effect = journal.begin(draft, journals.place(ws))
+        id, is_covered = intend(f"a transaction committed to {name}")
 
         def tell(is_done: bool) -> None:
             with journal_of(ws) as journal:
                 if is_done:
-                    journal.finish(effect.id, DONE, detail="committed; what is in a database is taken back there")
+                    way = _WITH_FILES if is_covered else "what is in a database is taken back there"
+                    journal.finish(id, DONE, detail=f"committed; {way}")
                 else:
-                    journal.finish(effect.id, UNKNOWN, detail="COMMIT failed; it may have happened")
+                    journal.finish(id, UNKNOWN, detail="COMMIT failed; it may have happened")
 
         return tell
 
     def ended(why: str) -> None:
+        id, _ = intend(f"a transaction that a step ended itself, in {name}")
         with journal_of(ws) as journal:
-            draft = EffectDraft("transaction", IRREVERSIBLE, name, f"a transaction that a step ended itself, in {name}")
-            effect = journal.begin(draft, journals.place(ws))
-            journal.finish(effect.id, UNKNOWN, detail=f"{why}; what it wrote before may be committed")
+            journal.finish(id, UNKNOWN, detail=f"{why}; what it wrote before may be committed")
 
-    return transactions.transaction(connection, committing=committing, ended=ended)
+    def begun(raw: Any) -> None:
+        files[:] = _files_of(raw)
+
+    return transactions.transaction(connection, begun=begun, committing=committing, ended=ended)
+
+
+def _is_protected(ws: Workspace, path: str) -> bool:
+    """Whether a database is in the tree, and no setting or gap keeps its files out of the checkpoints.
+
+    Then they come back with all others; or a rollback names them with all others, as what was not protected.
+    """
+    head = ws.timeline.head()
+    top, real = os.path.realpath(os.fsdecode(ws.root)), os.path.realpath(path)
+    if head is None or os.path.commonpath((top, real)) != top:
+        return False
+    inside = os.fsencode(os.path.relpath(real, top))
+    known = ws.capture.tree_at(head.seq)
+    places = (*parts_of(inside), *tree.ancestors(inside))
+    if any((there := tree.lookup(known, place)) is not None and there.gap for place in places):
+        return False
+    excludes = ws.capture.limits.excludes
+    return excludes is None or all(excludes.accepts(part, False) for part in parts_of(inside))
+
+
+def _files_of(raw: Any) -> list[str]:
+    """The files that a connection of sqlite3 writes to, with those that are attached; none if one is not a file."""
+    if type(raw).__module__.partition(".")[0] not in _SQLITE:
+        return []
+    cursor = raw.cursor()
+    cursor.row_factory = None  # whatever the program has rows look like
+    try:
+        found = [path for _, name, path in cursor.execute("PRAGMA database_list") if name != "temp"]
+    finally:
+        cursor.close()
+    return found if all(found) else []
 
 
 def _name_of(connection: Any) -> str:
@@ -91,8 +140,6 @@ def _name_of(connection: Any) -> str:
     if hasattr(info, "dbname"):
         return f"postgresql://{info.host}:{info.port}/{info.dbname}"
     module = type(connection).__module__.partition(".")[0]
-    if module in ("sqlite3", "_sqlite3"):
-        for _, name, path in connection.execute("PRAGMA database_list"):
-            if name == "main":
-                return f"sqlite:{path or 'memory'}"
+    if module in _SQLITE:
+        return f"sqlite:{(_files_of(connection) or ['memory'])[0]}"
     return f"a {module} database"

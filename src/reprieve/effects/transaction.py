@@ -34,12 +34,14 @@ class Ended(Refused):
 def transaction(
     connection: Any,
     *,
+    begun: Callable[[Any], None] | None = None,
     committing: Callable[[], Callable[[bool], None]] | None = None,
     ended: Callable[[str], None] | None = None,
 ) -> Iterator[Any]:
     """Everything that goes over the connection inside the block is kept together with it, or not at all.
 
-    `committing` is called just before the outermost COMMIT; what it returns is told afterwards whether it went well.
+    `begun` is given the driver's own connection, in the transaction. `committing` is called just before the outermost
+    COMMIT; what it returns is told afterwards whether it went well.
     `ended` is told why, where a part of the block may have been kept without the rest.
     """
     if hasattr(connection, "sync_connection") or hasattr(connection, "sync_session"):
@@ -47,7 +49,7 @@ def transaction(
     steps = _Sqlalchemy(connection) if hasattr(connection, "begin_nested") else _Dbapi(connection)
     steps.begin()
     try:
-        yield from _inside(connection, steps, committing, ended)
+        yield from _inside(connection, steps, begun, committing, ended)
     finally:
         steps.end()
 
@@ -55,10 +57,13 @@ def transaction(
 def _inside(
     connection: Any,
     steps: _Sqlalchemy | _Dbapi,
+    begun: Callable[[Any], None] | None,
     committing: Callable[[], Callable[[bool], None]] | None,
     ended: Callable[[str], None] | None,
 ) -> Iterator[Any]:
     try:
+        if begun is not None:
+            begun(steps.raw)
         yield connection
     except BaseException as e:
         why = _take_back(steps)
@@ -77,13 +82,14 @@ def _inside(
         if ended is not None:
             ended(why)
         raise _ended(connection, f"{why}; it is not known what of it stays")
-    tell = committing() if committing is not None and steps.is_outermost else None
+    tell = None
     try:
+        tell = committing() if committing is not None and steps.is_outermost else None
         steps.commit()
     except BaseException:
+        _take_back(steps)  # or the next COMMIT would keep it
         if tell is not None:
             tell(False)
-        _take_back(steps)  # or the next COMMIT would keep it
         raise
     if tell is not None:
         tell(True)
@@ -114,13 +120,15 @@ class _Sqlalchemy:
         self._connection, self._own = connection, None
 
     _own: Any
+    raw: Any
 
     def begin(self) -> None:
         self.is_outermost = not self._connection.in_transaction()
         if self.is_outermost:
             self._own = self._connection.begin()
         plain = self._connection if hasattr(self._connection, "exec_driver_sql") else self._connection.connection()
-        if plain.dialect.name == "sqlite" and not plain.connection.dbapi_connection.in_transaction:
+        self.raw = plain.connection.dbapi_connection
+        if plain.dialect.name == "sqlite" and not self.raw.in_transaction:
             # sqlite3 puts off BEGIN to the first change, and a savepoint without one commits when it is released
             plain.exec_driver_sql("BEGIN")
         if not self.is_outermost:
@@ -151,7 +159,8 @@ class _Dbapi:
     """A connection after PEP 249: sqlite3, psycopg, psycopg2, PyMySQL, …"""
 
     def __init__(self, connection: Any) -> None:
-        self._connection, self._name = connection, f"reprieve_{new_id()}"
+        self._connection = self.raw = connection
+        self._name = f"reprieve_{new_id()}"
 
     def begin(self) -> None:
         self.is_outermost = not self._is_open(otherwise=False)

@@ -256,11 +256,16 @@ def _in_the_way(effect: Effect, blocked: Mapping[str, str]) -> str:
 def why_not(effect: Effect) -> str:
     """Why there is no way back."""
     if effect.kind == "mail" and effect.state == UNKNOWN:
-        return f"it may have been delivered, and then it is gone ({effect.detail})"
+        return _because("it may have been delivered, and then it is gone", effect.detail)
     if effect.kind == "mail":
         return "it was delivered and is gone"
     if effect.state == UNKNOWN:
-        if effect.detail.startswith(_NOT_KNOWN):
-            return effect.detail  # as an earlier rollback said
-        return f"{_NOT_KNOWN}, and it has no inverse ({effect.detail})"
-    return f"it is {effect.cls}: there is no inverse" + (f" ({effect.detail})" if effect.detail else "")
+        return _because(f"{_NOT_KNOWN}, and it has no inverse", effect.detail)
+    return _because(f"it is {effect.cls}: there is no inverse", effect.detail)
+
+
+def _because(fact: str, detail: str) -> str:
+    """The fact with its reason, once: an earlier rollback may have written both down as the detail."""
+    if not detail or detail == fact:
+        return fact
+    return detail if detail.startswith((f"{fact} (", f"{_NOT_KNOWN}, ")) else f"{fact} ({detail})"
