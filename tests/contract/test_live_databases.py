@@ -349,6 +349,22 @@ def test_what_a_person_did_to_a_database_before_the_agent_stays(cli: Cli, projec
     assert rows(path) == {"old": 300, "you": 1}
 
 
+def test_a_tracked_database_is_tracked_with_its_logs(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """Rows that are still in the log go back with the file, also where nothing else of the folder is ours."""
+    path = tmp_path / "elsewhere" / "app.db"
+    path.parent.mkdir()
+    with app(path):
+        assert set(cli("track", path, "--json").json["tracked"]) == {
+            f"{path}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")
+        }
+        before = checkpoint(cli)
+        agent(cli, path)
+        rollback(cli, before)
+        assert rows(path) == {"old": 300}
+    assert rows(path) == {"old": 300}
+    assert cli("track", "--remove", path, "--json").json["tracked"] == []
+
+
 @pytest.mark.parametrize("named", ["app.db", "app.db-wal"])
 def test_one_part_of_a_database_means_all_of_it(cli: Cli, project: Path, named: str) -> None:
     """Reverting the log alone would give a database that never was."""

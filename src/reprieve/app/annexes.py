@@ -17,7 +17,7 @@ import stat
 
 from reprieve.app.paths import beneath_root
 from reprieve.errors import Partial, Refused, ReprieveError, Usage
-from reprieve.files import native
+from reprieve.files import live_sqlite, native
 from reprieve.files.snapshot import Limits, Snapshot
 from reprieve.model.change import UNTRACKED, Change, Gap, classify
 from reprieve.model.plan import Action, Plan, Report
@@ -137,13 +137,15 @@ def track(ws: Workspace, paths: Sequence[str]) -> list[str]:
     """Track absolute paths from the next checkpoint on; what is tracked now, whole."""
     for path in paths:
         for named in _with_target(path):
-            _track_one(ws, os.fsencode(named))
+            for part in _with_parts(os.fsencode(named)):
+                _track_one(ws, part)
     return tracked(ws)
 
 
 def untrack(ws: Workspace, paths: Sequence[str]) -> list[str]:
-    """Track these no longer. Their history stays."""
+    """Track these no longer, nor the logs of a database that is among them. Their history stays."""
     wanted = {os.fsencode(path) for path in paths}
+    wanted.update(path for path in map(os.fsencode, tracked(ws)) if live_sqlite.owner_of(path) in wanted)
     for record in _records(ws):
         settings = json.loads(record.settings)
         gone = [name for name in settings["names"] if _join(record.root, os.fsencode(name)) in wanted]
@@ -417,6 +419,24 @@ def _with_target(path: str) -> list[str]:
     folder, name = os.path.split(path)
     named = os.path.join(os.path.realpath(folder), name)
     return [named, os.path.realpath(named)] if os.path.islink(named) else [named]
+
+
+def _with_parts(path: bytes) -> tuple[bytes, ...]:
+    """A database is tracked together with its logs, there or not: without them it is not what it was."""
+    try:
+        st = os.lstat(path)
+        if not stat.S_ISREG(st.st_mode):
+            return (path,)
+        mine = live_sqlite.descriptor_here(st.st_dev, st.st_ino)
+        fd = mine if mine >= 0 else os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return (path,)  # not there, or not for us to read: then it is a gap
+    try:
+        is_database = live_sqlite.is_database(os.pread(fd, 16, 0))
+    finally:
+        if mine < 0:
+            os.close(fd)
+    return (path, *live_sqlite.sidecars(path)) if is_database else (path,)
 
 
 def _text(settings: dict[str, object]) -> str:

@@ -18,7 +18,8 @@ SPEC = Command(
     ),
     details=(
         "Checkpoints of this workspace hold these paths too, and `rollback`, `undo` and `redo` move them along. Plans "
-        "and reports name them by their full path. A link is tracked together with what it leads to."
+        "and reports name them by their full path. A link is tracked together with what it leads to, an "
+        "SQLite database with its logs."
     ),
     arguments=(Argument("PATH", "A file or folder; none: show what is tracked", is_many=True, complete="path"),),
     options=(Option("--remove", "Track these no longer; their history stays"),),
