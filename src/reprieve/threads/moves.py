@@ -17,7 +17,7 @@ from reprieve.model.thread import ITEMS, MOVE, PRUNE, STATE, WRITES, ThreadEntry
 from reprieve.store.thread_chain import FIRST_PREV
 from reprieve.store.thread_sealed import raw_of
 from reprieve.threads.ids import new_id
-from reprieve.threads.threads import Story, Threads, Write, writes_of
+from reprieve.threads.threads import Story, Threads, Write, counts, writes_of
 from reprieve.threads.values import loads
 
 INTERRUPT, RESUME = "__interrupt__", "__resume__"  # channels with which a task asks, and is answered
@@ -257,8 +257,7 @@ def _point(
     cut = 0
     if keep_writes is None and any(e.parent == id for e in states if e.ns == ""):
         # its step was done, and the writes are what it did; before the answer to a question they are what waited
-        answered = [w.seq for w in writes if w.channel == RESUME]
-        cut = min(answered, default=0)
+        cut = min(_answers(threads, story, entries, id), default=0)
         # not answered, or not any more: it still waits
         early = threads.visible([w for w in raw if w.seq < cut], "", id, story) if cut else writes
         writes = early if any(w.channel == INTERRUPT for w in early) else []
@@ -275,10 +274,41 @@ def _point(
     for entry in states:
         if entry.ns == "" or (waits and cut and entry.seq > cut):
             continue
-        of = loads(entry.body)["meta"].get("parents", {}).get("")
-        if of in before if of is not None else entry.seq <= target.seq:
+        of = _parent_step(entry)
+        if of is None:
+            is_part = entry.seq <= target.seq
+        else:
+            # not those that came of an answer which was taken back
+            voids = [void for void in story.voids if void.id == of and void.ns == ""]
+            is_part = of in before and counts(entry.seq, voids, before[of])
+        if is_part:
             heads[entry.ns] = entry
     return _Point(target, loads(target.body), tuple(writes), cut if waits else 0, heads, waits, before)
+
+
+def _answers(threads: Threads, story: Story, entries: Sequence[ThreadEntry], id: str) -> list[int]:
+    """Where the questions of a state were answered: on itself, or on states that its step made in other namespaces.
+
+    One that asks from a subgraph may be answered there alone; and what a run stores beside its next step is stored in
+    any order.
+    """
+    raw: dict[tuple[str, str], list[ThreadEntry]] = {("", id): []}
+    for entry in entries:
+        if entry.kind == STATE and entry.ns and _parent_step(entry) == id:
+            raw.setdefault((entry.ns, entry.id), [])
+    for entry in entries:
+        if entry.kind == WRITES and (entry.ns, entry.id) in raw:
+            raw[entry.ns, entry.id].append(entry)
+    found = []
+    for key, said in raw.items():
+        found += [w.seq for w in threads.visible(writes_of(said), *key, story) if w.channel == RESUME]
+    return found
+
+
+def _parent_step(entry: ThreadEntry) -> str | None:
+    """The state whose step made this one in another namespace, if it says so."""
+    found: str | None = loads(entry.body)["meta"].get("parents", {}).get("")
+    return found
 
 
 def _void_from(point: _Point, entry: ThreadEntry) -> int:
