@@ -108,6 +108,7 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
         self._deltas = Deltas(self._threads)
         # by thread and namespace: the newest state with the references of its values, which the next one may share
         self._last: dict[tuple[str, str], tuple[str, ChannelVersions, Mapping[str, Any], int]] = {}
+        self._waiting: dict[tuple[str, str], None] = {}  # thread, state: one of its tasks asks, or failed
 
     def __enter__(self) -> Self:
         return self
@@ -167,7 +168,8 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
         """Store what a task wrote; repeating it changes nothing."""
         thread, ns, id = _place(config)
         said = [(WRITES_IDX_MAP.get(channel, at), channel, _kept(value)) for at, (channel, value) in enumerate(writes)]
-        self._threads.put_writes(thread, id, task_id, said, ns=ns, path=task_path)
+        files = self._files_of(thread, id, {channel for channel, _ in writes}) if self._position and not ns else ""
+        self._threads.put_writes(thread, id, task_id, said, ns=ns, path=task_path, files=files)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """A state with its pending writes; without a checkpoint_id the head."""
@@ -425,6 +427,20 @@ class ReprieveSaver(BaseCheckpointSaver[str]):
         return [found._asdict() for found in diff(sides[0], sides[1])]
 
     # -- inside
+
+    def _files_of(self, thread: str, id: str, channels: Collection[str]) -> str:
+        """The checkpoint behind what is written on a state that waits, "" if it does not.
+
+        What the other tasks of the step have done by then is kept with it and not done again, so its files are, too.
+        """
+        assert self._position is not None
+        if moves.INTERRUPT in channels or moves.ERROR in channels:
+            self._waiting[thread, id] = None
+            if len(self._waiting) > 256:
+                self._waiting.pop(next(iter(self._waiting)), None)
+        elif moves.RESUME in channels:
+            self._waiting.pop((thread, id), None)
+        return self._position(f"{thread} waits") if (thread, id) in self._waiting else ""
 
     def _tuple(
         self, thread: str, state: State, *, remember: bool = False, shared: dict[bytes, Any] | None = None

@@ -20,7 +20,8 @@ from reprieve.threads.ids import new_id
 from reprieve.threads.threads import Story, Threads, Write, counts, writes_of
 from reprieve.threads.values import loads
 
-INTERRUPT, RESUME = "__interrupt__", "__resume__"  # channels with which a task asks, and is answered
+# channels with which a task asks, is answered, and says that it failed
+INTERRUPT, RESUME, ERROR = "__interrupt__", "__resume__", "__error__"
 
 
 class Moved(NamedTuple):
@@ -52,6 +53,12 @@ class _Point(NamedTuple):
     # that came of it: what was void by then does not count.
     before: Mapping[str, int]
 
+    @property
+    def files(self) -> str:
+        """The file checkpoint that goes with it: of work that is kept, and so not done again, the one behind it."""
+        linked = [write for write in self.kept if write.files]
+        return max(linked, key=lambda write: write.seq).files if linked else str(self.body.get("files", ""))
+
 
 def rollback(
     threads: Threads, thread: str, id: str, *, expect: str = "", keep_writes: bool | None = None, dry_run: bool = False
@@ -75,7 +82,7 @@ def rollback(
         if id == before and not point.cut:
             raise Usage(f"{id} is the present state of the thread '{thread}'; there is nothing to take back")
         if dry_run:
-            return Moved(thread, "", id, before, len(point.kept), str(point.body.get("files", "")))
+            return Moved(thread, "", id, before, len(point.kept), point.files)
         head = id
         if not point.waits:
             head = new_id(max(e.id for e in entries if e.kind == STATE and e.ns == ""), clock=threads.clock)
@@ -88,7 +95,7 @@ def rollback(
         body = {"heads": moved, "void": void, "target": id, "before": before}
         threads.append(record, kind=MOVE, ns="", id=head, parent=before, body=body)
         threads.store.set_heads(thread, moved)
-    return Moved(thread, head, id, before, len(point.kept), str(point.body.get("files", "")))
+    return Moved(thread, head, id, before, len(point.kept), point.files)
 
 
 def fork(
@@ -121,11 +128,12 @@ def fork(
         point = _point(threads, thread, story, entries, id, None)
         if dry_run:
             _must_be_free(target, new)
-            return Moved(new, "", id, "", len(point.kept), str(point.body.get("files", "")))
+            return Moved(new, "", id, "", len(point.kept), point.files)
         rows = list(_lineage(threads, story, entries, point))
         note = note or {"forked_from": f"{thread}:{id}"}
         if point.waits:
-            rows.append((point.entry, {**point.body, "meta": {**point.body["meta"], **note}}, point.kept))
+            files = {"files": point.files} if point.files else {}
+            rows.append((point.entry, {**point.body, **files, "meta": {**point.body["meta"], **note}}, point.kept))
             head = id
         else:
             head = new_id(max(e.id for e in entries if e.kind == STATE and e.ns == ""), clock=threads.clock)
@@ -153,7 +161,7 @@ def fork(
             target.store.set_heads(new, heads)
             needed = list(threads.parts.reach(references(bodies)))
             target.store.put_parts(new, threads.parts.bodies(needed))
-    return Moved(new, head, id, "", len(point.kept), str(point.body.get("files", "")))
+    return Moved(new, head, id, "", len(point.kept), point.files)
 
 
 def copy(threads: Threads, source: str, target: str) -> None:

@@ -40,6 +40,7 @@ class Write(NamedTuple):
     channel: str
     value: Reference
     seq: int
+    files: str = ""  # the file checkpoint of that moment, if one is known
 
 
 class State(NamedTuple):
@@ -147,11 +148,20 @@ class Threads:
         return references, sweep
 
     def put_writes(
-        self, thread: str, id: str, task: str, writes: Sequence[tuple[int, str, Any]], *, ns: str = "", path: str = ""
+        self,
+        thread: str,
+        id: str,
+        task: str,
+        writes: Sequence[tuple[int, str, Any]],
+        *,
+        ns: str = "",
+        path: str = "",
+        files: str = "",
     ) -> None:
         """Append what a task wrote on a state (index, channel, value). Durable; repeating it changes nothing.
 
-        A negative index replaces what the task wrote there before. The state itself may come later.
+        A negative index replaces what the task wrote there before. The state itself may come later. `files`: the
+        checkpoint of the files behind it.
         """
         sweep, known = self._known_parts(thread)
         while True:
@@ -170,9 +180,8 @@ class Threads:
                     if new:
                         if out:
                             self.store.put_parts(thread, out)
-                        self.append(
-                            record, kind=WRITES, ns=ns, id=id, parent="", body={"task": task, "path": path, "w": new}
-                        )
+                        body = {"task": task, "path": path, "w": new, **({"files": files} if files else {})}
+                        self.append(record, kind=WRITES, ns=ns, id=id, parent="", body=body)
                     break
             sweep, known = self._known_parts(thread, now)
         if new:
@@ -380,8 +389,8 @@ def writes_of(entries: Iterable[ThreadEntry]) -> list[Write]:
     for entry in entries:
         if entry.kind == WRITES:
             body = loads(entry.body)
-            task, path = body["task"], body["path"]
-            found += [Write(path, task, index, channel, value, entry.seq) for index, channel, value in body["w"]]
+            task, path, files = body["task"], body["path"], body.get("files", "")
+            found += [Write(path, task, slot, channel, value, entry.seq, files) for slot, channel, value in body["w"]]
     return found
 
 
