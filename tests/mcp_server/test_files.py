@@ -111,6 +111,34 @@ def test_tracked_paths_are_in_a_checkpoint_when_the_call_returns(server: Any, pr
     assert (project / "README.md").read_text().startswith("# A project")
 
 
+def test_only_what_a_checkpoint_holds_is_said_to_be_protected(server: Any, project: Path) -> None:
+    """Excluded, too large, not there, behind a link: each with its reason, also in a folder that is held."""
+    (project / "reprieve.toml").write_text('exclude = ["*.env", "cache/"]\nmax_file_size = "10 kB"\n')
+    (project / "cache").mkdir()
+    (project / "cache" / "thing").write_text("x")
+    (project / "src" / "secret.env").write_text("x")
+    (project / "large").write_bytes(b"x" * 20_000)
+    (project / "way").symlink_to("src")
+    asked = [
+        "README.md", "src", ".env", "large", "cache/thing", "cache", "new.txt", "new.env", "cache/new", "way",
+        "way/main.py", "empty",
+    ]  # fmt: skip
+
+    async def scenario(agent: Agent) -> None:
+        told = await agent("track", paths=asked)
+        assert told["protected"] == ["README.md", "src", "way", "empty"]
+        reasons = {gap["path"]: gap["reason"] for gap in told["not_protected"]}
+        excluded = {"src/secret.env", ".env", "cache/thing", "cache", "new.env", "cache/new"}
+        assert {path for path, reason in reasons.items() if reason == "excluded by configuration"} == excluded
+        assert "larger than max_file_size" in reasons["large"] and "is not there" in reasons["new.txt"]
+        assert "'way' is no folder" in reasons["way/main.py"] and len(reasons) == len(excluded) + 3
+        whole = await agent("track", paths=["."])
+        assert whole["protected"] == ["."]
+        assert {gap["path"] for gap in whole["not_protected"]} == {"src/secret.env", ".env", "cache", "large"}
+
+    drive(server, scenario)
+
+
 def test_the_same_objects_as_the_command_line(server: Any, project: Path, cli: Any) -> None:
     """Fields of the contract are equal, whichever front end is asked."""
 

@@ -11,6 +11,7 @@ from reprieve.app.beside import NewestFirst, between, find_effect, found_in, mer
 from reprieve.app.compared import changes_json, compare_all
 from reprieve.app.patch import diff_lines
 from reprieve.app.plan_story import unfinished
+from reprieve.app.protected import protected
 from reprieve.app.render import checkpoint_json, entry_json, gap_json, plan_json, report_json, status_json
 from reprieve.app.words import safe
 from reprieve.app.workspace import Workspace
@@ -120,8 +121,10 @@ def _track(call: Call) -> Json:
             ) from error
         call.desk.count_checkpoint()
         made = ws.checkpoint("track", only_changes=True)
+        held, missing = protected(ws, made, paths)
         return {
-            "protected": [path.decode("utf-8", "surrogateescape") for path in paths],
+            "protected": [path.decode("utf-8", "surrogateescape") or "." for path in held],
+            "not_protected": [gap_json(gap) for gap in missing],
             "tracked": tracked(ws),
             "checkpoint": checkpoint_json(made.entry, made.gaps),
         }
@@ -309,12 +312,13 @@ TOOLS = (
     ),
     Tool(
         "track", "Make sure that paths are protected",
-        "Say that you are about to change these paths: they are in a checkpoint when this returns. Paths outside of "
-        "the folder are refused; only a person can add those.",
+        "Say that you are about to change these paths: those in `protected` are in a checkpoint when this returns, "
+        "those in `not_protected` are not, with the reason. Paths outside of the folder are refused; only a person can "
+        "add those.",
         _track,
         s.takes(("paths",), paths=s.texts("Files and folders, relative to the root", least=1)),
-        s.gives("protected", "tracked", "checkpoint", protected=s.listed(s.S), tracked=s.listed(s.S),
-                checkpoint=s.CHECKPOINT),
+        s.gives("protected", "not_protected", "tracked", "checkpoint", protected=s.listed(s.S),
+                not_protected=s.listed(s.GAP), tracked=s.listed(s.S), checkpoint=s.CHECKPOINT),
         repeats=True,
     ),
 )  # fmt: skip
