@@ -105,6 +105,7 @@ def test_e11_bad_case_38_another_credential_is_refused_and_nothing_is_lost(cli: 
 def test_wb_29_e05_p_09_one_reverse_order_over_all_kinds(cli: Cli, api: Api, project: Path, base: None) -> None:
     log = project.parent / "order"
     for number in range(6):
+        api.things[str(number)] = {}
         if number % 2:
             http(cli, api, f"/things/{number}", method="DELETE")
         else:
@@ -153,8 +154,8 @@ def test_e06_what_cannot_be_undone_is_named_before(cli: Cli, api: Api, project: 
 @pytest.mark.parametrize(
     ("path", "method", "state", "words"),
     [
-        ("/answers/404", "DELETE", "undone", "gone already"),
-        ("/answers/410", "DELETE", "undone", "gone already"),
+        ("/answers/404", "DELETE", "manual", "whether it is gone or the address is wrong is not known"),
+        ("/answers/410", "DELETE", "manual", "whether it is gone or the address is wrong is not known"),
         ("/answers/404", "POST", "failed", "404"),
         ("/answers/409", "DELETE", "conflict", "somebody changed"),
         ("/answers/412", "PUT", "conflict", "somebody changed"),
@@ -171,6 +172,21 @@ def test_e03_e04_what_an_answer_means(
     http(cli, api, path, method=method)
     (effect,) = cli("compensate", "--execute", "--yes", "--json", check=False).json["effects"]
     assert effect["state"] == state and words in effect["detail"]
+
+
+def test_a_slip_in_the_undos_url_is_not_called_undone(cli: Cli, api: Api, base: None) -> None:
+    """404 says that nothing is there, not that the thing ever was; who saw it there may say so."""
+    api.things["7"] = {"id": "7"}
+    record = ("record", "http", "--method", "POST", "--url", api.url + "/things", "--undo-method", "DELETE")
+    cli(*record, "--undo-url", api.url + "/things/7")
+    cli(*record, "--undo-url", api.url + "/thing/8")
+    result = cli("rollback", "--yes", check=False)
+    assert result.code == 6 and "not undone (manual)" in result.out
+    assert not api.things, "the other one is undone all the same"
+    cli("keep")
+    http(cli, api, "/things/9", "--undo-gone-is-done", method="DELETE")
+    (effect,) = cli("compensate", "base", "--execute", "--yes", "--json").json["effects"]
+    assert effect["state"] == "undone" and "gone already" in effect["detail"]
 
 
 def test_e03_an_undo_that_may_have_arrived_is_not_sent_again(cli: Cli, api: Api, base: None) -> None:
@@ -213,6 +229,7 @@ def test_bad_case_37_429_is_waited_for_with_the_same_key(cli: Cli, api: Api, bas
 
 
 def test_e12_nobody_there_is_a_clear_error_and_proxies_are_ignored(cli: Cli, api: Api, base: None) -> None:
+    api.things["1"] = {}
     http(cli, api, "/things/1", method="DELETE")
     env = {"HTTP_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9", "ALL_PROXY": "http://127.0.0.1:9"}
     assert cli("compensate", "--execute", "--yes", env=env).code == 0

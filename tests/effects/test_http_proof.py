@@ -346,7 +346,7 @@ def test_gone_already_is_undone_only_for_what_was_seen_once(is_seen: bool, recor
     shop.faults["GET"] = [] if is_seen else ["503"]
     made = httpx.post(shop.url + "/items", json={"name": "new"}).json()["id"]
     del shop.things[f"/items/{made}"]
-    assert states(take_back(recorded)) == (["undone"] if is_seen else ["failed"])
+    assert states(take_back(recorded)) == (["undone"] if is_seen else ["manual"])
 
 
 def test_bytes_that_somebody_replaced_are_a_conflict_also_without_an_after_image(

@@ -58,6 +58,7 @@ def test_walkback_http_calls_are_compensated_newest_first(server: Any, project: 
     async def scenario(agent: Agent) -> None:
         await agent("checkpoint", label="before the calls")
         for n in (1, 2):
+            api.things[str(n)] = {}
             await agent(
                 "record_http", method="POST", url=f"{api.url}/things", response={"id": n},
                 undo={"method": "DELETE", "url": f"{api.url}/things/{{response.id}}", "is_idempotent": True},

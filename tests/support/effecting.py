@@ -54,7 +54,7 @@ def forward(ws: Workspace, journal: Journal, url: str) -> int:
 
 
 def record(ws: Workspace, journal: Journal, url: str) -> int:
-    undo = {"method": "DELETE", "url": url + "/things/7"}
+    undo = {"method": "DELETE", "url": url + "/things/7", "is_gone_done": True}
     effects.record_http(ws, method="POST", url=url + "/things", undo=undo)
     return 0
 

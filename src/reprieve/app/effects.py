@@ -63,8 +63,8 @@ def record_http(
 ) -> Effect:
     """Note an HTTP call that was made, with the request that reverses it; {response.NAME} in it is filled in.
 
-    `undo`: method, url, headers (by credential reference), json, form or text, is_idempotent. `is_agents_word`: an
-    agent says so, whether or not a window of its is open.
+    `undo`: method, url, headers (by credential reference), json, form or text, is_idempotent, is_gone_done (it was seen
+    at that URL: 404 means gone). `is_agents_word`: an agent says so, whether or not a window of its is open.
     """
     from reprieve.effects.inverses import http_inverse
     from reprieve.policy.redact import redact
@@ -74,7 +74,7 @@ def record_http(
         draft = EffectDraft(
             "http",
             COMPENSABLE if inverse else IRREVERSIBLE,
-            resource or redact(url.partition("?")[0]),
+            resource or redact(_made(inverse) or url.partition("?")[0]),
             redact(description) or f"{method.upper()} {redact(url)}",
             tuple(depends),
             inverse,
@@ -82,6 +82,11 @@ def record_http(
             is_trusted=not (is_agents_word or _is_agent(ws)),
         )
         return journal.record(draft, journals.place(ws))
+
+
+def _made(inverse: Json | None) -> str:
+    """Where what is deleted again was made: if that fails, others made in the same place are none the worse."""
+    return str(inverse["url"]).partition("?")[0] if inverse is not None and inverse["method"] == "DELETE" else ""
 
 
 def record_command(

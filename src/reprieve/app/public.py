@@ -228,6 +228,8 @@ class Workspace:
         """Note an HTTP call that was made, with the request that reverses it.
 
         `undo`: method, url, headers (credentials as env:VARIABLE), json, form or text; {response.NAME} is filled in.
+        `is_gone_done` in it: the thing was seen at that very URL, so 404 to a DELETE means that it is gone; without it
+        that is left to a person.
         """
         from reprieve.app.effects import record_http
 

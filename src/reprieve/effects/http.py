@@ -3,7 +3,7 @@
     inverse = {"kind": "http", "method": ..., "url": ..., "origin": of the forward call, "address": its inner address,
                "headers": {name: value or credential reference}, "fingerprints": {reference: keyed fingerprint},
                "json" | "form" | "text" | "base64": ..., "type": content type      the body
-               "is_gone_done": bool                                it was seen there: 404 and 410 mean as wished already
+               "is_gone_done": bool      it was seen there, as we or the recorder say: 404 and 410 mean as wished
                "is_idempotent": bool                               may be sent again if nobody knows whether it arrived
                "key_hours": how long the server remembers a key    24 unless somebody knows better
                "check": {"url", "etag", "json", "sha256", "absent"      how the resource must look before it
@@ -294,6 +294,8 @@ class HttpDriver:
             return Outcome(UNDONE, f"{what}: {status}")
         if status in (404, 410) and inverse.get("is_gone_done"):
             return Outcome(UNDONE, f"{what}: {status}, it was gone already")
+        if status in (404, 410) and inverse.get("method") == "DELETE":
+            return Outcome(MANUAL, f"{what}: {status}; whether it is gone or the address is wrong is not known")
         if status in (409, 412, 428):
             return Outcome(CONFLICT, f"{what}: {status}, somebody changed it since")
         if status == 0 and not answer.is_unsent:

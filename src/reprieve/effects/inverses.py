@@ -58,7 +58,8 @@ def http_inverse(
         if undo.get(name) is not None:
             inverse[name] = filled(undo[name], response)
     inverse["is_idempotent"] = bool(undo.get("is_idempotent", method in ("PUT", "DELETE")))
-    inverse["is_gone_done"] = bool(undo.get("is_gone_done", method == "DELETE"))
+    # nobody saw the thing there: a slip in the URL is answered 404 as well, so only who records it can say so
+    inverse["is_gone_done"] = bool(undo.get("is_gone_done"))
     for name in ("check", "make"):
         if undo.get(name) is not None:
             inverse[name] = filled(undo[name], response)

@@ -88,6 +88,7 @@ TOOLS = (
                       "description": "Its body as a form"},
                 text=s.text("Its body as text", most=100_000),
                 is_idempotent=s.flag("It may be sent again when nobody knows whether it arrived"),
+                is_gone_done=s.flag("404 or 410 to it means that it is gone; only if you saw it at that very URL"),
             ),
             **_TELLING,
         ),

@@ -43,18 +43,20 @@ SPEC = Command(
         Option("--undo-body", "A file with its body as text (http)", metavar="FILE", complete="path"),
         Option("--undo-header", "A header of it, credentials by reference (http)", metavar="HEADER", is_many=True),
         Option("--undo-idempotent", "The undo may be sent again when nobody knows whether it arrived"),
+        Option("--undo-gone-is-done", "Take 404 or 410 to the undo as done: it was seen at that very URL (http)"),
         Option("--cwd", "The folder to run it in (command)", metavar="DIR", complete="path", default="here"),
         Option("--env", "A variable that it needs, by name (command)", metavar="NAME", is_many=True),
     ),
 )
-_HTTP = ("method", "url", "response", "undo-method", "undo-url", "undo-json", "undo-form", "undo-body", "undo-header")
+_HTTP = ("method", "url", "response", "undo-method", "undo-url", "undo-json", "undo-form", "undo-body", "undo-header",
+         "undo-gone-is-done")  # fmt: skip
 
 
 def run(args: Parsed, out: Terminal) -> int:
     is_http = args.text("KIND") == "http"
     if is_http and (args.many("ARGV") or args.maybe("cwd") or args.many("env")):
         raise Usage("'record http' takes no command", hints=["reprieve record command --description D -- ARGV…"])
-    if not is_http and (wrong := [name for name in _HTTP if args.many(name)]):
+    if not is_http and (wrong := [name for name in _HTTP if args.many(name) or args.flag(name)]):
         raise Usage(f"'record command' takes no --{wrong[0]}")
     with opening.workspace(args, out, create=True) as ws:
         if is_http:
@@ -90,7 +92,7 @@ def run(args: Parsed, out: Terminal) -> int:
 
 def _undo(args: Parsed) -> dict[str, object] | None:
     if not (args.maybe("undo-method") and args.maybe("undo-url")):
-        given = [name for name in _HTTP if name.startswith("undo-") and args.many(name)]
+        given = [name for name in _HTTP if name.startswith("undo-") and (args.many(name) or args.flag(name))]
         if given:
             raise Usage("an undo needs both --undo-method and --undo-url")
         return None
@@ -123,6 +125,8 @@ def _undo(args: Parsed) -> dict[str, object] | None:
             raise Usage(f"cannot read '{args.text('undo-body')}' as text: {e}") from e
     if args.flag("undo-idempotent"):
         undo["is_idempotent"] = True
+    if args.flag("undo-gone-is-done"):
+        undo["is_gone_done"] = True
     return undo
 
 
