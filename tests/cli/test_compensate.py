@@ -308,6 +308,42 @@ def test_effects_of_one_step_go_with_its_undo(cli: Cli, api: Api, project: Path,
     assert not (project / "one").exists() and (project / "two").exists()
 
 
+def test_an_effects_id_from_the_log_is_undone_alone(cli: Cli, api: Api, project: Path, base: None) -> None:
+    ids = [http(cli, api, f"/refunds/{name}") for name in ("one", "two", "three")]
+    (project / "new").touch()
+    named = [e["id"] for e in cli("log", "--json").json["entries"] if e["kind"] == "effect"]
+    assert named == ids[::-1]
+    shown = cli("undo", ids[1], "--dry-run").out
+    assert "Plan: undo POST" in shown and f"{api.url}/refunds/two" in shown and "/refunds/one" not in shown
+    left = cli("undo", ids[1], check=False)
+    assert left.code == 6 and "undone with --yes" in left.out and not api.changes()
+    done = cli("undo", ids[1][:6], "--yes", "--json").json["report"]
+    assert [(e["id"], e["state"]) for e in done["effects"]] == [(ids[1], "undone")] and done["operation"] == ""
+    assert [seen.path for seen in api.changes()] == ["/refunds/two"] and (project / "new").exists()
+    assert "Nothing to undo" in cli("undo", ids[1], "--yes").out and len(api.changes()) == 1
+    cli("keep", ids[0])
+    refused = cli("undo", ids[0], "--yes", check=False)
+    assert refused.code == 5 and "is kept" in refused.err and len(api.changes()) == 1
+
+
+def test_an_effect_that_later_ones_stand_on_is_not_undone_without_them(cli: Cli, api: Api, base: None) -> None:
+    item = http(cli, api, "/refunds/1")
+    note = http(cli, api, "/refunds/1/2")
+    needs = http(cli, api, "/refunds/other", "--depends", "/refunds/1/2")
+    http(cli, api, "/refunds/11")
+    refused = cli("undo", item, "--yes", "--json", check=False)
+    assert refused.code == 4 and refused.json["error"]["dependants"] == [needs, note] and not api.changes()
+    cli("undo", item, "--yes", "--tail")
+    assert [seen.path for seen in api.changes()] == ["/refunds/other", "/refunds/1/2", "/refunds/1"]
+
+
+def test_a_label_wins_over_the_beginning_of_an_effects_id(cli: Cli, base: None) -> None:
+    id = cli("record", "command", "--description", "d", "--json", "--", "true").json["effect"]["id"]
+    made = cli("checkpoint", id[:3], "-q").out.strip()
+    assert cli("show", id[:3], "--json").json["entry"]["id"] == made
+    assert cli("show", id[:4], "--json").json["effect"]["id"] == id
+
+
 def test_redo_moves_files_and_says_that_effects_stay_undone(cli: Cli, api: Api, project: Path, base: None) -> None:
     http(cli, api, "/refunds")
     (project / "README.md").write_text("broken")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 
+from reprieve.store.chain import is_id
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from reprieve.app.workspace import Workspace
+    from reprieve.model.effect import Effect
     from reprieve.model.timeline import TimelineEntry
 
     Json = dict[str, object]
@@ -32,18 +35,35 @@ def between(ws: Workspace, first: int, last: int) -> list[Json]:
     return found
 
 
-def find_effect(ws: Workspace, text: str) -> Json | None:
-    """The effect with this id (or beginning of one), None if it names no effect."""
-    if not _has(ws):
+def find_effect(ws: Workspace, text: str) -> Effect | None:
+    """The effect with this id (or beginning of one), None if it names no effect. A label that is the same wins.
+
+    Raises BadRef for a beginning that an entry of the timeline has as well.
+    """
+    if not is_id(text, is_whole=False) or not _has(ws):
         return None
-    from reprieve.app.effects import journal_of, json_of
+    from reprieve.app.effects import journal_of
     from reprieve.errors import BadRef
 
     with journal_of(ws) as journal:
         try:
-            return dict(json_of(journal.find(text)))
+            effect = journal.find(text)
         except BadRef:
             return None
+    others = ws.timeline.matching(text) if effect.id != text else []
+    if any(entry.title == text for entry in others):
+        return None
+    if others:
+        raise BadRef(
+            f"'{text}' means {len(others) + 1} entries",
+            details=[
+                f"{effect.id}  effect  {effect.description}",
+                *(f"{e.id}  {e.kind}  {e.title}" for e in others[:20]),
+            ],
+            hints=["name one of them by its id"],
+            data={"candidates": [effect.id, *(entry.id for entry in others)]},
+        )
+    return effect
 
 
 class NewestFirst:

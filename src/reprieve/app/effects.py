@@ -5,13 +5,16 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from reprieve.app import journals
+from reprieve.app.beside import find_effect
 from reprieve.effects.journal import Journal
 from reprieve.errors import Conflict, Refused
 from reprieve.model.effect import COMPENSABLE, HELD, IRREVERSIBLE, KEPT, UNDONE, EffectDraft
 from reprieve.model.plan import CANCEL_EFFECT, CLASH, KEEP_EFFECT, UNDO_EFFECT, EffectAction, EffectOutcome
+from reprieve.model.timeline import UNDO
 from reprieve.model.window import field
 from reprieve.rollback.agreed import only_agreed
 from reprieve.rollback.effects import hash_of_plan, plan_effects, undo_effects
+from reprieve.rollback.plan import make_plan
 from reprieve.store.hashing import sha256
 
 _UNDONE_BY = (UNDO_EFFECT, CANCEL_EFFECT)  # verbs of what a yes undoes
@@ -178,16 +181,15 @@ def effects_since(ws: Workspace, ref: str | None, *, is_open: bool = False) -> I
 
 def keep(ws: Workspace, step: str | None) -> list[Effect]:
     """Accept effects: their inverses are retired. None: all up to now; else an effect's id or a step."""
-    from reprieve.errors import BadRef
-
     if not journals.has_journal(ws):
         return []
+    one = find_effect(ws, step) if step is not None else None
     with journal_of(ws) as journal:
+        if one is not None:
+            return [journal.keep(one.id)]
         if step is not None:
-            try:
-                return [journal.keep(journal.find(step).id)]
-            except BadRef:
-                chosen = [e for e in journal.effects(is_open=True) if _in_step(ws, step)(e)]
+            is_in = _in_step(ws, step)
+            chosen = [e for e in journal.effects(is_open=True) if is_in(e)]
         else:
             chosen = list(journal.effects(is_open=True))
         return [journal.keep(effect.id) for effect in chosen if effect.state != HELD]
@@ -395,6 +397,61 @@ def move_world(
         _, report = ws.move_files(made, made_beside if beside is not None else None, dry_run=False, expect="")
         assert report is not None
         return whole, report.replace(effects=tuple(side.outcomes))
+
+
+def undo_one(
+    ws: Workspace, effect: Effect, *, how: str, tail: bool, on_conflict: str, dry_run: bool, expect: str
+) -> tuple[Plan, Report | None]:
+    """Undo an effect by itself, no file. `how` as `effects` of `rollback`.
+
+    `tail`: take along the later ones that stand on it; else raises Conflict.
+    """
+    if effect.undo_state == KEPT or not (effect.is_open or effect.undo_state == UNDONE):
+        raise Refused(
+            f"'{effect.description or effect.id}' is {effect.undo_state or effect.state}; there is nothing to undo",
+            hints=[f"see it whole: reprieve show {effect.id}"],
+            data={"effect": effect.id, "state": effect.state, "undo_state": effect.undo_state},
+        )
+
+    def make(moves: Moves) -> Plan:
+        label = effect.description or effect.id
+        return make_plan(UNDO, target="", label=label, differences=(), hash_of=sha256, of=effect.id)
+
+    def outside(journal: Journal) -> Iterator[Effect]:
+        later = _stands_on(journal, effect)
+        if later and not tail:
+            raise Conflict(
+                f"later effects stand on '{effect.description or effect.id}'; nothing was touched",
+                details=[f"{each.id}  {each.description}" for each in later],
+                hints=[f"undo them as well: reprieve undo {effect.id} --tail"],
+                data={"dependants": [each.id for each in later]},
+            )
+        return iter((*later, effect))
+
+    return move_world(
+        ws,
+        make,
+        None,
+        outside,
+        dry_run=dry_run,
+        expect=expect,
+        effects="list" if how == "no" else how,
+        everything=True,
+        on_conflict=on_conflict,
+    )
+
+
+def _stands_on(journal: Journal, effect: Effect) -> list[Effect]:
+    """Later effects on something inside of what this one changed, or that say that they need it; newest first."""
+    found: list[Effect] = []
+    for later in journal.effects(since=effect.at, is_open=True, oldest_first=True):
+        if later.seq > effect.seq and any(
+            below.resource
+            and (below.resource in later.depends or later.resource.startswith(below.resource.rstrip("/") + "/"))
+            for below in (effect, *found)
+        ):
+            found.append(later)
+    return found[::-1]
 
 
 def stays_undone(ws: Workspace, redo: Plan) -> tuple[EffectOutcome, ...]:

@@ -83,8 +83,8 @@ class Workspace:
     ) -> Report:
         """Take one step back (default: the last one) and keep what came after it; `tail`: take along what needs it.
 
-        `step`: the id of a guarded call, call:ID, step:NAME, turn:N, or an entry: the step that ends there. `effects`
-        as for `rollback`.
+        `step`: the id of a guarded call, call:ID, step:NAME, turn:N, or an entry: the step that ends there; or the
+        id of an effect, which is undone alone. `effects` as for `rollback`.
         """
         report = self._inner.undo(
             _ref(step), tail=tail, on_conflict=on_conflict, effects="undo" if effects else "list"

@@ -394,9 +394,15 @@ class Workspace:
     ) -> tuple[Plan, Report | None]:
         """Take one step back (default: the last one) and keep what came after it. `effects` as for `rollback`.
 
-        `step`: a name, or the steps themselves as one.
+        `step`: a name, or the steps themselves as one; the id of an effect means that effect alone.
         """
+        from reprieve.app.beside import find_effect
         from reprieve.model.plan import Choices
+
+        if isinstance(step, str) and (it := find_effect(self, step)) is not None:
+            from reprieve.app.effects import undo_one
+
+            return undo_one(self, it, how=effects, tail=tail, on_conflict=on_conflict, dry_run=dry_run, expect=expect)
 
         def plan(moves: Moves) -> Plan:
             made = moves.undo(step, tail=tail, choices=Choices(on_conflict))

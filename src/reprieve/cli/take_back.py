@@ -77,7 +77,7 @@ def show_plan(plan: Plan, out: Terminal, words: Words) -> None:
     if not plan.actions and not plan.conflicts and not plan.effects:
         out.line(_nothing(plan, Report("", kept=plan.kept, not_undone=plan.not_undone), words))
     else:
-        out.line(f"Plan: back to {target(plan)}")
+        out.line(f"Plan: back to {target(plan)}" if plan.target else f"Plan: undo {humane.safe(plan.label)}")
         show_effects(plan.effects, out)
         _actions(plan.actions, out, whole="--dry-run --json")
     for conflict in plan.conflicts:

@@ -9,6 +9,7 @@ from reprieve.app import agreement, planned
 from reprieve.app.annexes import tracked
 from reprieve.app.beside import NewestFirst, between, find_effect, found_in, merged, since
 from reprieve.app.compared import changes_json, compare_all
+from reprieve.app.effects import json_of
 from reprieve.app.patch import diff_lines
 from reprieve.app.plan_story import unfinished
 from reprieve.app.protected import protected
@@ -101,7 +102,7 @@ def _show(call: Call) -> Json:
     with call.workspace() as ws:
         effect = find_effect(ws, call.text("ref"))
         if effect is not None:
-            return {"effect": effect, "next_cursor": None}
+            return {"effect": json_of(effect), "next_cursor": None}
         entry = ws.resolve(call.text("ref"))
         before = ws.timeline.at(entry.seq - 1)
         found = ws.diff(before.id, entry.id).changes if before is not None and not before.is_pruned else ()

@@ -42,9 +42,9 @@ def new_id() -> str:
     return "".join([_ALPHABET[byte & 31] for byte in os.urandom(ID_LENGTH)])
 
 
-def is_id(text: str) -> bool:
-    """Whether it looks like one."""
-    return len(text) == ID_LENGTH and not set(text) - set(_ALPHABET)
+def is_id(text: str, *, is_whole: bool = True) -> bool:
+    """Whether it looks like one, or else like the beginning of one."""
+    return 0 < len(text) <= ID_LENGTH and (len(text) == ID_LENGTH or not is_whole) and not set(text) - set(_ALPHABET)
 
 
 def as_stored(text: str) -> str:

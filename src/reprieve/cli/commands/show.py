@@ -26,9 +26,12 @@ SPEC = Command(
 
 def run(args: Parsed, out: Terminal) -> int:
     with opening.workspace(args, out) as ws:
-        if (effect := find_effect(ws, args.text("REF"))) is not None:
-            out.answer(effect=effect)
-            for line in whole(effect):
+        if (found := find_effect(ws, args.text("REF"))) is not None:
+            from reprieve.app.effects import json_of
+
+            shown = json_of(found)
+            out.answer(effect=shown)
+            for line in whole(shown):
                 out.line(line)
             return 0
         entry = ws.resolve(args.text("REF"))

@@ -23,12 +23,14 @@ SPEC = Command(
         "A step is a run, a tool call, a turn, or what lies between two checkpoints; an id means the one that ends "
         "there. Later changes stay. If a later step needs what this one made (the same lines, a file in a directory "
         "that it created), nothing is touched and the later steps are named. Effects of the step outside of the "
-        "folder are undone too, after --yes or the confirmation. `redo` takes an undo of files back."
+        "folder are undone too, after --yes or the confirmation; by its id, an effect is undone alone. `redo` takes an "
+        "undo of files back."
     ),
     arguments=(
         Argument(
             "STEP",
-            "call:ID, step:NAME, turn:N, `turn` (the last one), or an id from `log`; default: the last step",
+            "call:ID, step:NAME, turn:N, `turn` (the last one), or an id from `log`, an effect's too; default: the "
+            "last step",
             complete="ref",
         ),
     ),
