@@ -230,6 +230,22 @@ def test_without_enough_watches_it_says_so_and_looks_by_itself(cli: Cli, project
     assert changes(cli) == {}
 
 
+def test_step_watch_is_what_it_caught_last(cli: Cli, project: Path) -> None:
+    with watching(project) as watch:
+        (project / "one").touch()
+        watch.step("created one")
+        (project / "two").touch()
+        id = watch.step("created two")
+        assert watch.end() == 0
+    assert cli("log", "--json").json["entries"][0]["step"] == "watch"
+    plan = cli("rollback", "step:watch", "--dry-run", "--json").json["plan"]
+    assert [action["path"] for action in plan["actions"] if action["verb"] == "delete"] == ["two"]
+    assert cli("undo", "step:watch", "--json").json["report"]["deleted"] == ["two"]
+    assert (project / "one").exists()
+    cli("redo")
+    assert cli("undo", id, "--json").json["report"]["deleted"] == ["two"]
+
+
 # --- checks -----------------------------------------------------------------------------------------------------
 
 

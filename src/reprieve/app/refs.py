@@ -11,7 +11,7 @@ from reprieve.app import times
 from reprieve.errors import BadRef, Usage
 from reprieve.model.talk import END, talk_of
 from reprieve.model.timeline import CHECKPOINT, TimelineEntry
-from reprieve.model.window import SAFETY, SEAL, opens, standing
+from reprieve.model.window import SAFETY, SEAL, closes, field, opens, standing
 from reprieve.store.chain import as_stored, is_id
 
 TYPE_CHECKING = False
@@ -106,14 +106,23 @@ def _usable(entry: TimelineEntry) -> TimelineEntry:
     return entry
 
 
+def is_alone(entry: TimelineEntry) -> bool:
+    """Whether a checkpoint ends a step that had no window, as those of `watch` do: what changed up to it."""
+    is_step = entry.kind == CHECKPOINT and bool(entry.step)
+    return is_step and not entry.data.startswith(SEAL) and not closes(entry.data)
+
+
 def _before_step(timeline: Timeline, ref: str) -> TimelineEntry:
     """The checkpoint just before the newest step of that name."""
     name = ref if ref.startswith("call:") else ref[5:]
     for entry in timeline.backwards():
         if entry.kind != CHECKPOINT:
             continue
-        if entry.step and entry.step == name and entry.data.startswith(SEAL):
-            before = timeline.get(entry.data[len(SEAL) :].partition('"')[0])
+        if entry.step and entry.step == name:
+            if is_alone(entry):
+                before = timeline.at(entry.seq - 1)
+            else:
+                before = timeline.get(field(entry.data, "before"))
             if before is not None:
                 return _usable(before)
         # it may still be going on

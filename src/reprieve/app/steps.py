@@ -37,9 +37,12 @@ def find_step(timeline: Timeline, name: str, *, now_ns: int) -> Step:
         return _turn(timeline, turn)
     if name.startswith(("call:", "step:")):
         wanted = name if name.startswith("call:") else name[5:]
-        for opened, window in windows(timeline):
-            if as_stored(window.step) == wanted or window.id == name[5:]:
-                return _of_window(timeline, opened, window.id, window.step)
+        for entry in timeline.backwards():
+            if refs.is_alone(entry) and entry.step == wanted:
+                return _of_entry(timeline, entry)
+            window = window_of(entry) if entry.kind == CHECKPOINT else None
+            if window is not None and (as_stored(window.step) == wanted or window.id == name[5:]):
+                return _of_window(timeline, entry, window.id, window.step)
         raise BadRef(f"no step is called '{name}'", hints=["see the steps: reprieve log"])
     return _of_entry(timeline, refs.resolve(timeline, name, now_ns=now_ns))
 
