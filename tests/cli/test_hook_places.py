@@ -138,3 +138,100 @@ def test_a_project_that_a_call_renames_is_found_beside(claude: Claude, project: 
     (renamed / "mine").write_text("mine")
     cli("rollback", "turn:1", cwd=renamed)
     assert tree(renamed) == {**before, "mine": b"mine"}
+
+
+# --- what a rollback or undo leaves elsewhere
+
+
+@pytest.fixture
+def library(claude: Claude, tmp_path: Path, cli: Cli) -> Path:
+    """A second workspace, whose file a call of an agent in the project edits."""
+    path = tmp_path / "library"
+    path.mkdir()
+    (path / "lib.py").write_text("lib")
+    cli("init", cwd=path)
+    claude.env["CLAUDE_PROJECT_DIR"] = str(claude.project)
+    return path
+
+
+def edit(claude: Claude, call: str, path: Path, text: str) -> None:
+    arguments = {"tool_name": "Write", "tool_input": {"file_path": str(path), "content": text}, "tool_use_id": call}
+    claude.send("PreToolUse", **arguments)
+    path.write_text(text)
+    claude.send("PostToolUse", tool_response={}, **arguments)
+
+
+def test_what_a_turn_did_in_another_workspace_is_named_with_the_command_for_it(
+    claude: Claude, project: Path, library: Path, cli: Cli
+) -> None:
+    claude.prompt("explain it to me")
+    claude.send("Stop")
+    claude.prompt("edit the library")
+    edit(claude, "c1", library / "lib.py", "LIB")
+    claude.send("Stop")
+    for command in (("undo", "turn:2"), ("undo", "call:c1"), ("rollback", "turn:2"), ("rollback", "turn:1")):
+        done = cli(*command, check=False)
+        assert done.code == 6, command
+        assert "already taken back" not in done.out and "as it was" not in done.out
+        assert f"not undone {library}: 1 path changed there by the same calls" in done.out
+        (left,) = cli(*command, "--dry-run", "--json").json["plan"]["not_undone"]
+        told = left["reason"].partition("reprieve ")[2]
+        cli(*told.split())
+        assert (library / "lib.py").read_text() == "lib", command
+        assert cli(*command).code == 0, "it is taken back there"
+        cli("redo", cwd=library)
+    (library / "lib.py").write_text("lib")
+    assert cli("rollback", "turn:2").code == 0, "somebody put it right by hand"
+
+
+def test_an_undo_of_a_step_that_changed_nothing_does_not_claim_that_it_was_taken_back(
+    claude: Claude, project: Path, cli: Cli
+) -> None:
+    claude.prompt("look around")
+    claude.before("c1", "make test")
+    claude.after("c1", "make test")
+    assert "Nothing to undo: call:c1 changed no file here" in cli("undo", "call:c1").out
+    edit(claude, "c2", project / "new", "new")
+    cli("undo", "call:c2")
+    assert "Nothing to undo: call:c2 is already taken back" in cli("undo", "call:c2").out
+
+
+def test_what_a_workspace_shares_with_one_around_it_is_not_named(claude: Claude, project: Path, cli: Cli) -> None:
+    """Its files are part of both: moving the outer one moves them, and moving the inner one is all that it can do."""
+    cli("init", cwd=project / "src")
+    claude.env["CLAUDE_PROJECT_DIR"] = str(project)
+    call = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "c1", "cwd": str(project / "src")}
+    claude.prompt("go")
+    claude.send("PreToolUse", **call)
+    (project / "src" / "main.py").write_text("broken")
+    claude.send("PostToolUse", tool_response={}, **call)
+    assert cli("rollback", "call:c1", cwd=project / "src").code == 0
+    cli("redo", cwd=project / "src")
+    assert cli("rollback", "call:c1").code == 0
+    cli("redo")
+    (project / "README.md").write_text("the call went on")
+    claude.send("PreToolUse", **call | {"tool_use_id": "c2"})
+    (project / "README.md").write_text("broken")
+    claude.send("PostToolUse", tool_response={}, **call | {"tool_use_id": "c2"})
+    done = cli("rollback", "call:c2", cwd=project / "src", check=False)
+    assert done.code == 6 and f"not undone {project}: 1 path changed there" in done.out
+
+
+def test_of_calls_that_look_the_same_only_the_one_that_is_undone_is_named(
+    project: Path, cli: Cli, tmp_path: Path
+) -> None:
+    """Cline gives calls no id."""
+    backend = tmp_path / "backend"
+    backend.mkdir()
+    rooted = Rooted("cline", project, backend)
+    rooted.prompt("go")
+    for name in ("one", "two"):
+        rooted.before("make")
+        (backend / name).write_text(name)
+        (project / name).write_text(name)
+        rooted.after("make")
+    done = cli("undo", check=False)
+    assert done.code == 6 and "1 path changed there" in done.out
+    assert not (project / "two").exists() and (project / "one").exists()
+    cli(*done.out.partition("take that back: reprieve ")[2].splitlines()[0].split())
+    assert not (backend / "two").exists() and (backend / "one").exists()

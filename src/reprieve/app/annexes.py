@@ -292,6 +292,7 @@ def joined(main: Plan, planned: Sequence[Annexed], gaps: Sequence[Gap]) -> Plan:
         conflicts=tuple(conflicts),
         kept=tuple(kept),
         not_undone=tuple(undone),
+        is_idle=main.is_idle and all(one.plan.is_idle for one in planned),
     )
 
 

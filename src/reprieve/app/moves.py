@@ -21,7 +21,7 @@ from reprieve.model.plan import Choices, Conflicted, Kept, Plan
 from reprieve.model.timeline import CHECKPOINT, MOVES, PART, REDO, REVERT, ROLLBACK, UNDO, TimelineEntry
 from reprieve.model.window import field
 from reprieve.model.window import opens as window_opened
-from reprieve.rollback.chains import Chain, is_persons
+from reprieve.rollback.chains import Chain, changes, is_persons
 from reprieve.rollback.plan import make_plan, not_now
 from reprieve.rollback.repository import is_refreshed, repository_of
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from reprieve.app.steps import Step
     from reprieve.app.workspace import Workspace
     from reprieve.files.snapshot import Snapshot
-    from reprieve.rollback.chains import Link
+    from reprieve.rollback.chains import Link, Span
     from reprieve.rollback.selective import Decided
 
 _PUSHED = b"/logs/refs/remotes/"
@@ -150,7 +150,8 @@ class Moves:
         decided = decided.replace(conflicts=tuple(conflicts.values()))
         later = tuple(link.span.entry.id if link.span.entry is not None else "now" for link, _ in needed)
         of = step.entry.id if step.entry else ""
-        return self._decided(UNDO, target, step.name, decided, found, selects, of=of, dependants=later)
+        plan = self._decided(UNDO, target, step.name, decided, found, selects, of=of, dependants=later)
+        return plan.replace(is_idle=not any(taken & _span_keys(span) for span in found.spans if changes(span)))
 
     def undo_beside(self, keys: frozenset[str], *, choices: Choices) -> Plan:
         """What happened in these steps of the workspace, on the timeline of a tracked path."""
@@ -532,7 +533,10 @@ def is_as_left(now: Entry | None, left: Entry | None) -> bool:
 
 def _keys(link: Link) -> set[str]:
     """What a link can be named by: the windows it happened in, or else the entry that it ends with."""
-    span = link.span
+    return _span_keys(link.span)
+
+
+def _span_keys(span: Span) -> set[str]:
     if span.windows:
         return {id for ids in span.windows for id in ids}
     return {span.entry.id if span.entry is not None else "now"}

@@ -349,12 +349,15 @@ class Workspace:
         What is known to be a person's stays, unless `everything` is to go. `actor`: only what that one did.
         `effects`: "no" leaves them out, "list" names them and leaves them, "undo" takes them back too.
         """
+        from reprieve.app.beyond import with_beyond
+        from reprieve.model.actor import matches
         from reprieve.model.plan import Choices
 
         def plan(moves: Moves) -> Plan:
             choices = Choices(on_conflict, take_pushed)
             target = self._target(ref)
-            return moves.rollback(target, only=only, everything=everything, choices=choices, actor=actor)
+            made = moves.rollback(target, only=only, everything=everything, choices=choices, actor=actor)
+            return made if only else with_beyond(self, made, lambda w: not actor or matches(w.actor, actor))
 
         def beside(moves: Moves, annex: Annex) -> Plan | None:
             from reprieve.app.annexes import position
@@ -397,6 +400,7 @@ class Workspace:
         `step`: a name, or the steps themselves as one; the id of an effect means that effect alone.
         """
         from reprieve.app.beside import find_effect
+        from reprieve.app.beyond import with_beyond
         from reprieve.model.plan import Choices
 
         if isinstance(step, str) and (it := find_effect(self, step)) is not None:
@@ -407,7 +411,7 @@ class Workspace:
         def plan(moves: Moves) -> Plan:
             made = moves.undo(step, tail=tail, choices=Choices(on_conflict))
             found.append(moves.undone)
-            return made
+            return with_beyond(self, made, lambda window: window.id in found[0])
 
         def beside(moves: Moves, annex: Annex) -> Plan | None:
             return moves.undo_beside(found[0], choices=Choices(on_conflict))

@@ -157,6 +157,8 @@ def _nothing(plan: Plan, report: Report, words: Words) -> str:
         return f"Nothing was changed: what differs from {target(plan)} could not be taken back"
     if report.kept:
         return f"Nothing was changed: what differs from {target(plan)} is kept"
+    if plan.is_idle:
+        return f"Nothing to undo: {humane.safe(plan.label)} changed no file here"
     return words.nothing.format(target=target(plan), label=humane.safe(plan.label))
 
 

@@ -106,6 +106,7 @@ class Plan(Value):
     dependants: tuple[str, ...] = ()  # undo: ids of later entries that need what it would take back
     contents: tuple[tuple[bytes, bytes], ...] = ()  # (object id, bytes) that merges made; their ids are in the actions
     effects: tuple[EffectAction, ...] = ()  # newest first
+    is_idle: bool = False  # undo: the step changed no file here
 
 
 class Report(Value):

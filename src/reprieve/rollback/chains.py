@@ -86,6 +86,11 @@ def is_same(a: Entry | None, b: Entry | None) -> bool:
     return a.kind == b.kind == DIR and not classify(a, b)
 
 
+def changes(span: Span) -> bool:
+    """Whether anything happened in it."""
+    return any(not is_same(before, after) for _, before, after in span.delta)
+
+
 def is_persons(link: Link) -> bool:
     """Known to be a person's, or brought about by a command that a person gave: it stays."""
     return link.actor == PERSON or link.span.is_move

@@ -18,6 +18,7 @@ LATE = (
     "difflib",
     "json",
     "reprieve.app.annexes",
+    "reprieve.app.beyond",
     "reprieve.app.hooks",
     "reprieve.app.moves",
     "reprieve.app.render",
