@@ -312,8 +312,35 @@ def test_reading_a_database_is_no_change_of_it(cli: Cli, project: Path) -> None:
         with closing(sqlite3.connect(path)) as reader:
             assert reader.execute("select count(*) from t where who like 'old%'").fetchone() == (300,)
             assert cli("redo", "--json").json["report"]["conflicts"] == []
+        rollback(cli, before)
+        assert rows(path) == {"old": 300}  # by the last one who has it open: SQLite empties the log into the file
+        assert not Path(f"{path}-wal").exists()
+        assert cli("redo", "--json").json["report"]["conflicts"] == []
         assert rows(path) == {"old": 150, "age": 450}
     assert rows(path) == {"old": 150, "age": 450}
+
+
+def test_a_program_that_a_person_ends_changes_no_row(cli: Cli, project: Path) -> None:
+    """It empties its log into the file, the agent's rows among others: they are still the agent's, and go."""
+    path = project / "app.db"
+    with app(path):
+        before = checkpoint(cli)
+        agent(cli, path)
+        cli("checkpoint", "after")
+    assert not Path(f"{path}-wal").exists()
+    rollback(cli, before)
+    assert rows(path) == {"old": 300}
+
+
+def test_a_row_that_a_person_wrote_since_is_a_conflict_also_when_the_log_is_gone(cli: Cli, project: Path) -> None:
+    path = project / "app.db"
+    with app(path):
+        before = checkpoint(cli)
+        agent(cli, path)
+        work(path, PERSON)
+    assert not Path(f"{path}-wal").exists()
+    assert cli("rollback", before, check=False).code == 4
+    assert rows(path) == {"old": 150, "age": 450, "you": 1}
 
 
 def test_a_database_that_both_changed_is_one_conflict(cli: Cli, project: Path) -> None:

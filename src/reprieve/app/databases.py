@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from reprieve.files import live_sqlite, tree
 from reprieve.files.content import read
-from reprieve.files.databases import has_names, index_of
+from reprieve.files.databases import has_names, index_of, parts_of
 from reprieve.model.entry import FILE, Entry
 
 TYPE_CHECKING = False
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from reprieve.app.workspace import Workspace
     from reprieve.files.snapshot import Snapshot
+    from reprieve.model.plan import Conflicted
     from reprieve.rollback.databases import Difference
+    from reprieve.rollback.takeout import Read
 
 
 class Databases:
@@ -46,6 +48,24 @@ class Databases:
         from reprieve.rollback.databases import join  # only here: most trees have no databases that are in use
 
         return join(differences, there=self.there, is_database=self.is_one)
+
+    def settle(self, move: tree.Delta, differences: tree.Delta, conflicts: list[Conflicted], read: Read) -> None:
+        """Of what is not as a move has left it: a database that holds the same rows is, wherever they are by now."""
+        from reprieve.rollback.databases import holds_the_same
+
+        at = {path: (before, after) for path, before, after in move}
+        bad = {conflict.path for conflict in conflicts}
+        for database in {live_sqlite.owner_of(path) or path for path in bad}:
+            parts = parts_of(database)
+            now = [self.there(path) for path in parts]
+            left = [at[path][1] if path in at else there for path, there in zip(parts, now, strict=True)]
+            if not self.is_one(database, (now[0], left[0])) or not holds_the_same(left, now, read):
+                continue
+            conflicts[:] = [conflict for conflict in conflicts if conflict.path not in parts]
+            known = {path for path, _, _ in differences}
+            for path, there in zip(parts, now, strict=True):
+                if path in at and path not in known and at[path][0] != there:
+                    differences.append((path, at[path][0], there))
 
     def _head(self, path: bytes, entry: Entry | None) -> bytes:
         """How a file begins, or began."""

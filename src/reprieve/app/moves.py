@@ -444,7 +444,8 @@ class Moves:
         conflicts = []
         coming: set[bytes] = set()
         only = self.capture.limits.only
-        for path, before, after in tree.decode_delta(self.capture.object(move.delta)) if move.delta else ():
+        delta = tree.decode_delta(self.capture.object(move.delta)) if move.delta else []
+        for path, before, after in delta:
             if only and path.partition(b"/")[0] not in only:
                 self._unknown += (Gap(path, "no longer tracked"),) if path else ()
                 continue
@@ -460,6 +461,8 @@ class Moves:
                 differences.append((path, before, now))
             elif not (is_as_left(now, before) or is_refreshed(path, before, now, self._read)):
                 conflicts.append(Conflicted(path, f"changed since the {move.kind}", current=now, wanted=before))
+        if conflicts:
+            self._databases.settle(delta, differences, conflicts, self._read)
         self._join_groups(move, differences, conflicts)
         return differences, conflicts
 

@@ -22,6 +22,7 @@ from reprieve.files.doors import Doors
 from reprieve.files.gaps import gaps_of
 from reprieve.files.graft import find_grafts, find_others, finish_folders
 from reprieve.files.likeness import Likeness, content_of
+from reprieve.files.live_sqlite import SUFFIXES
 from reprieve.files.meta import adds_xattrs, is_dir, verify_times
 from reprieve.files.preflight import find_obstacles
 from reprieve.files.stage import Stage
@@ -173,6 +174,8 @@ class Restore:
 
         Each gets a new file, whether or not its bytes differ.
         """
+        if not any(path.endswith(SUFFIXES) for path, _, _ in self.moves):
+            return
         at = {path: (before, after) for path, before, after in self.moves}
 
         def is_one(path: bytes) -> bool:

@@ -10,17 +10,22 @@ import os
 
 from reprieve.files.databases import index_of, is_other_file, parts_of
 from reprieve.files.live_sqlite import SUFFIXES, owner_of, sidecars
+from reprieve.files.wal import applied
 from reprieve.model.entry import FILE, Entry
 from reprieve.rollback.chains import Chain, Link, is_same
 from reprieve.rollback.takeout import Outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from reprieve.rollback.takeout import Read
 
     Difference = tuple[bytes, Entry | None, Entry | None]  # path, wanted, current
     There = Callable[[bytes], Entry | None]  # what is at a path now
     IsDatabase = Callable[[bytes, tuple[Entry | None, ...]], bool]  # whether one of these, at that path, is one
+
+_LARGEST = 1 << 26  # bytes of a file of a database that is looked into
 
 
 def join(
@@ -69,10 +74,21 @@ def find_parts(chains: Mapping[bytes, Chain], *, there: There, is_database: IsDa
     return found
 
 
+def holds_the_same(before: Sequence[Entry | None], after: Sequence[Entry | None], read: Read) -> bool:
+    """Whether a database holds the same rows in both states (as `parts_of` orders them), in whichever file they are."""
+    entries = [entry for entry in (*before, *after) if entry is not None]
+    is_plain = all(entry.kind == FILE and not entry.gap and entry.size <= _LARGEST for entry in entries)
+    if not is_plain or before[0] is None or after[0] is None or is_other_file(before[2], after[2]):
+        return False
+    images = [applied(read(state[0]), read(state[1]) if state[1] else b"") for state in (before, after) if state[0]]
+    return images[0] == images[1]
+
+
 def take_out_whole(
     parts: list[Chain],
     is_taken: Callable[[Link], bool],
     *,
+    read: Read,
     is_doubtful: Callable[[Link], bool],
     whose: Callable[[Link], str],
     is_renamed: Callable[[Link], bool],
@@ -84,19 +100,20 @@ def take_out_whole(
     steps = _steps(parts)
     if all(not is_other_file(chain.then, chain.now) for chain in parts):
         return [Outcome(chain.now) for chain in parts], ()
+    going = _going(parts, steps, is_taken, read)
     count = len(steps)
-    while count and is_taken(steps[count - 1][0]):
+    while count and id(steps[count - 1]) in going:
         count -= 1
     left, gone = steps[:count], steps[count:]
     doubt = next((link for step in steps for link in step if is_doubtful(link)), None)
     if doubt is not None:
         return _conflict(parts, gone, f"changed while several were at work: {whose(doubt)}"), ()
-    first = next((n for n, step in enumerate(left) if is_taken(step[0])), -1)
+    first = next((n for n, step in enumerate(left) if id(step) in going), -1)
     if first < 0:
         return [Outcome(entry) for entry in _before(parts, gone)], ()
     if not gone and all(chain.now is None for chain in parts) and not any(map(is_renamed, left[-1])):
         return [Outcome(None) for _ in parts], ()  # deleted by who stays: it stays deleted
-    others = tuple(step[0] for step in left[first:] if not is_taken(step[0]))
+    others = tuple(step[0] for step in left[first:] if id(step) not in going)
     reason = f"changed by {whose(left[first][0])} and by {whose(others[-1])}, and a database is not merged"
     return _conflict(parts, gone, reason), others
 
@@ -109,6 +126,20 @@ def _steps(parts: list[Chain]) -> list[list[Link]]:
             if is_other_file(link.before, link.after):
                 found.setdefault(id(link.span), []).append(link)
     return sorted(found.values(), key=_when)
+
+
+def _going(parts: list[Chain], steps: list[list[Link]], is_taken: Callable[[Link], bool], read: Read) -> set[int]:
+    """The steps that are taken, and those after one that changed no row: somebody's program emptied the log."""
+    going: set[int] = set()
+    state = {chain.path: chain.then for chain in parts}
+    for step in steps:
+        links = {id(link) for link in step}
+        changed = {chain.path: link.after for chain in parts for link in chain.links if id(link) in links}
+        new = {**state, **changed}
+        if is_taken(step[0]) or (going and holds_the_same(list(state.values()), list(new.values()), read)):
+            going.add(id(step))
+        state = new
+    return going
 
 
 def _when(step: list[Link]) -> tuple[bool, int]:

@@ -170,6 +170,8 @@ class _Work:
         """All parts of a database are of one state; the index of its log is nobody's change, and not decided about."""
         there, is_database = self.tools.there, self.tools.is_database
         self.parts = find_parts(self.chains, there=there, is_database=is_database)
+        if not self.parts:
+            return
         indexes = {index_of(database) for database in self.parts.values()}
         self.chains = {path: chain for path, chain in self.chains.items() if path not in indexes}
         for database in dict.fromkeys(self.parts.values()):
@@ -182,6 +184,7 @@ class _Work:
             outcomes, others = take_out_whole(
                 chains,
                 self.is_taken,
+                read=self.tools.read,
                 is_doubtful=self.tools.is_doubtful,
                 whose=self.tools.whose,
                 is_renamed=self._is_renamed,
