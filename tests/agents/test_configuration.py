@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import stat
@@ -543,6 +544,30 @@ def test_folders_that_somebody_else_uses_by_now_stay(machine: Machine, records: 
     remove("cursor", machine, records)
     assert mine.exists()
     assert os.listdir(mine.parent) == ["rules.md"]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(("opencode", "crush", "goose"))), ids="-".join)
+def test_a_folder_that_files_of_several_agents_were_put_into_goes_with_the_last(
+    machine: Machine, records: str, order: tuple[str, ...]
+) -> None:
+    for agent in ("opencode", "crush", "goose"):
+        install(agent, machine, records)
+    assert Path(machine.home, ".config").is_dir()
+    install(order[1], machine, records)
+    for agent in order:
+        remove(agent, machine, records)
+    assert os.listdir(machine.home) == []
+    assert foreign.all_records(records) == []
+
+
+def test_a_folder_that_our_file_was_put_into_and_a_persons_was_too_stays(machine: Machine, records: str) -> None:
+    install("opencode", machine, records)
+    install("crush", machine, records)
+    mine = Path(machine.home, ".config", "mine")
+    mine.write_text("x")
+    remove("opencode", machine, records)
+    remove("crush", machine, records)
+    assert os.listdir(mine.parent) == ["mine"]
 
 
 def test_agents_are_found_by_their_folder_or_program(machine: Machine, tmp_path: Path) -> None:

@@ -108,6 +108,17 @@ def test_install_writes_and_uninstall_leaves_no_trace(cli: Cli, user: Path, proj
     assert "no client" in cli("mcp", "uninstall").out
 
 
+def test_hooks_and_a_server_in_one_folder_leave_no_trace(cli: Cli, user: Path) -> None:
+    before = sorted(user.rglob("*"))
+    for first in ("hooks", "server"):
+        cli("protect", "opencode", "--yes")
+        cli("mcp", "install", "opencode", "--write", "--yes")
+        taken_out = [("unprotect", "opencode", "--yes"), ("mcp", "uninstall", "opencode", "--yes")]
+        for words in taken_out if first == "hooks" else reversed(taken_out):
+            cli(*words)
+        assert sorted(user.rglob("*")) == before
+
+
 def test_a_configured_command_really_serves(cli: Cli, user: Path, project: Path) -> None:
     """What is written is what a client can start."""
     cli("mcp", "install", "claude-desktop", "--write")

@@ -20,6 +20,7 @@ from reprieve.errors import Conflict, Misconfigured
 from reprieve.model.value import Value
 
 _TEMP = ".reprieve-new"
+MCP = "mcp"  # folder inside that of the hooks' records: one file may hold both, each remembers what was there before it
 
 
 class Foreign(Value):
@@ -150,7 +151,7 @@ def apply(change: Change, *, records: str) -> None:
             if change.new is None:
                 os.unlink(change.real_path)
                 _sync_folder(folder)
-                _remove_folders(known.folders if known else ())
+                _hand_over(records, change.path, _remove_folders(known.folders if known else ()))
             else:
                 _write(change.real_path, change.new.encode("utf-8"))
             forget_record(records, change.path)
@@ -164,7 +165,7 @@ def apply(change: Change, *, records: str) -> None:
                 path=change.path,
                 before=known.before if known and is_same else change.old,
                 after=change.new,
-                folders=known.folders if known and not made else made,
+                folders=(*(f for f in (known.folders if known else ()) if f not in made), *made),
             )
             _save_record(records, record)
             _write(change.real_path, change.new.encode("utf-8"), is_executable=change.is_executable)
@@ -225,13 +226,29 @@ def _make_folders(path: str) -> tuple[str, ...]:
     return tuple(reversed(missing))
 
 
-def _remove_folders(folders: Sequence[str]) -> None:
-    """Folders that we made go again, if nobody put anything into them."""
-    for folder in reversed(folders):
+def _remove_folders(folders: Sequence[str]) -> tuple[str, ...]:
+    """Folders that we made go again, if nobody put anything into them; says which did not, outermost first."""
+    for number, folder in reversed(list(enumerate(folders))):
         try:
             os.rmdir(folder)
-        except OSError:  # not empty, or gone already: then it is not ours to remove
-            return
+        except FileNotFoundError:  # gone already; the one around it may be there still
+            continue
+        except OSError:  # not empty: then it is not ours to remove
+            return tuple(folders[: number + 1])
+    return ()
+
+
+def _hand_over(records: str, path: str, folders: Sequence[str]) -> None:
+    """Folders that we made and that hold another file of ours go with that one: its record knows of them now."""
+    is_mcp = os.path.basename(records) == MCP
+    for place in (records, os.path.dirname(records) if is_mcp else os.path.join(records, MCP)) if folders else ():
+        for record in all_records(place):
+            real = os.path.realpath(record.path)
+            held = [folder for folder in folders if real.startswith(os.path.join(folder, ""))]
+            if held and os.path.exists(real) and (place, record.path) != (records, path):
+                more = [folder for folder in record.folders if folder not in held]
+                _save_record(place, record.replace(folders=(*held, *more)))
+                return
 
 
 def _sync_folder(path: str) -> None:

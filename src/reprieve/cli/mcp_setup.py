@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from reprieve.agents import mcp_clients
+from reprieve.agents import foreign, mcp_clients
 from reprieve.app import places
 from reprieve.cli import foreign_files, humane
 from reprieve.cli.this_machine import records, this_machine
@@ -79,8 +79,7 @@ def _title(name: str) -> str:
 
 
 def _kept_in() -> str:
-    # not where the hooks' are: one file may hold both, and each remembers what was there before its own entry
-    return os.path.join(records(), "mcp")
+    return os.path.join(records(), foreign.MCP)
 
 
 def _home(out: Terminal) -> None:
