@@ -93,13 +93,15 @@ CAN_ASK["vscode"] = CAN_ASK["claude-code"]
 @pytest.mark.parametrize("agent", NAMES)
 def test_ask_asks_where_the_agent_can_and_denies_where_it_cannot(agent: str) -> None:
     """Codex, for one, takes an `ask` for a broken hook and runs the tool."""
-    output, err, code = said(agent, BEFORE, Answer(ASK, WHY))
+    output, err, code = said(agent, BEFORE, Answer(ASK, WHY, is_waiting=True))
     if agent in CAN_ASK:
         assert (output, err, code) == (CAN_ASK[agent], "", 0)
         return
     whole = json.dumps(output) + err
     assert '"ask"' not in whole
     assert "reprieve approvals" in whole
+    # no checkpoint: nobody was asked, so there is nothing to approve
+    assert "approvals" not in str(said(agent, BEFORE, Answer(ASK, WHY)))
     assert code == 2 or any(word in whole for word in ('"deny"', '"deny": true', '"cancel": true'))
 
 

@@ -355,8 +355,23 @@ def test_what_an_agent_cannot_ask_is_refused_and_nobody_is_at_work(project: Path
         "tool_name": "Bash", "tool_input": {"command": PUSH}, "tool_use_id": "c1",
     }  # fmt: skip
     out, _, _ = reply(["codex", "PreToolUse"], json.dumps(payload).encode(), os.environ)
-    assert json.loads(out)["hookSpecificOutput"]["permissionDecision"] == "deny"
+    said = json.loads(out)["hookSpecificOutput"]
+    assert said["permissionDecision"] == "deny" and "see `reprieve approvals`" in said["permissionDecisionReason"]
     assert at_work(project) == []
+
+
+def test_a_failure_that_an_agent_cannot_ask_about_names_no_approval(project: Path, home: Path, cli: Cli) -> None:
+    cli("checkpoint")
+    cli("config", "set", "hook.on_failure", "ask")
+    (home / "store.db").write_bytes(b"garbage" * 1000)
+    payload = {
+        "session_id": "x1", "turn_id": "t1", "model": "m", "cwd": str(project), "hook_event_name": "PreToolUse",
+        "tool_name": "Bash", "tool_input": {"command": "rm x"}, "tool_use_id": "c1",
+    }  # fmt: skip
+    out, _, _ = reply(["codex", "PreToolUse"], json.dumps(payload).encode(), os.environ)
+    said = json.loads(out)["hookSpecificOutput"]
+    assert said["permissionDecision"] == "deny" and said["permissionDecisionReason"].endswith("so the step is refused.")
+    assert "approvals" not in said["permissionDecisionReason"]
 
 
 def test_a_rollback_is_told_together_with_a_question(agent: Agent, cli: Cli, project: Path) -> None:

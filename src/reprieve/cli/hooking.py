@@ -10,7 +10,17 @@ import os
 
 from reprieve.agents import registry
 from reprieve.errors import ReprieveError
-from reprieve.model.hookevent import ALLOW, BEFORE, PROMPT, SESSION_END, SESSION_START, SUBAGENT_START, Answer, matters
+from reprieve.model.hookevent import (
+    ALLOW,
+    ASK,
+    BEFORE,
+    PROMPT,
+    SESSION_END,
+    SESSION_START,
+    SUBAGENT_START,
+    Answer,
+    matters,
+)
 from reprieve.model.reporter import Reporter
 
 TYPE_CHECKING = False
@@ -120,7 +130,7 @@ def _decide(
         why, hints = "interrupted", []
     except ReprieveError as error:
         if isinstance(decision := getattr(error, "decision", None), str):  # the gate: app.gating.Stopped
-            return Answer(decision, error.message, getattr(error, "note", ""))
+            return Answer(decision, error.message, getattr(error, "note", ""), is_waiting=decision == ASK)
         why, hints = error.message, list(error.hints)
     except OSError as error:
         why, hints = f"the system refused: {error.strerror or error}", ["see what is wrong: reprieve doctor"]

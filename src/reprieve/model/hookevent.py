@@ -95,12 +95,13 @@ class Answer(Value):
     """What we say to the agent: `decision` for the call, why, and a note that its model should read.
 
     "allow" never means "skip the person's permission prompt": writers stay silent for it, since vouching for a
-    call is not ours to do.
+    call is not ours to do. `is_waiting`: the question is among the approvals, where a person can answer it too.
     """
 
     decision: str = ALLOW
     reason: str = ""
     note: str = ""
+    is_waiting: bool = False
 
 
 NO_REASON = (
@@ -113,6 +114,10 @@ def reason_of(answer: Answer, *, cannot_ask: bool = False) -> str:
     """The reason, never empty (some agents take an empty one for a failed hook and run the tool)."""
     reason = answer.reason.strip() or NO_REASON
     if cannot_ask and answer.decision == ASK:
+        reason += " " if reason.endswith(".") else ". "
         # The person decides over our own channel, because this agent has no way to ask.
-        reason += " This agent's hooks cannot ask: see `reprieve approvals`, then let it try again."
+        if answer.is_waiting:
+            reason += "This agent's hooks cannot ask: see `reprieve approvals`, then let it try again."
+        else:
+            reason += "This agent's hooks cannot ask, so the step is refused."
     return reason
