@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import stat
 import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
+from reprieve.errors import ReprieveError
 from support import Cli
 from support.acts import assert_tree, command, size_of
 from support.desk import TEXT, Desk
 from support.tree import fingerprint
+
+
+@pytest.fixture
+def desk(project: Path) -> Iterator[Desk]:
+    (project / "text").write_text(TEXT)
+    with Desk(project) as desk:
+        yield desk
 
 
 def test_C1_the_store_survives_the_project_and_is_closed_to_others(cli: Cli, project: Path, home: Path) -> None:
@@ -97,3 +110,30 @@ def test_C6_two_agents_at_once_lose_nothing(cli: Cli, project: Path) -> None:
     assert all("run:" in actor and "person" not in actor for actor in found.values()), found
     cli("rollback", start)
     assert_tree(project, before)
+
+
+@pytest.mark.parametrize("vain", ["conflict", "only", "redo", "no change"])
+def test_C6_a_program_that_came_to_nothing_keeps_nobody_from_collecting(desk: Desk, vain: str) -> None:
+    """It has read what changed and recorded nothing; while it idles, gc is not locked out."""
+    start = desk.checkpoint()
+    if vain == "conflict":
+        desk.agent("echo agent > text")
+        (desk.root / "text").write_text("mine\n")
+        desk.refused(start)
+    elif vain == "only":
+        (desk.root / "other").write_text("mine\n")
+        desk.ws.rollback(start, only=[b"text"])
+    elif vain == "redo":
+        (desk.root / "other").write_text("mine\n")
+        with pytest.raises(ReprieveError, match="nothing to redo"):
+            desk.ws.redo()
+    else:
+        os.utime(desk.root / "text")
+        desk.ws.checkpoint(only_changes=True)
+
+    def collect() -> None:
+        with desk.ws.store.gc_lock(wait_s=0.1):
+            pass
+
+    with ThreadPoolExecutor() as another:
+        another.submit(collect).result()

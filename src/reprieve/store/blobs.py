@@ -41,6 +41,12 @@ class LocalBlobs:
         """Make everything this thread has put durable and findable."""
         self._mine().flush()
 
+    def leave(self) -> None:
+        """This thread has given a workspace back."""
+        mine = self._threads.get(get_ident())
+        if mine is not None:
+            mine.leave()
+
     def has(self, ids: Sequence[bytes]) -> set[bytes]:
         """Those of ids that are stored and not known to be damaged."""
         return self._mine().has(ids)

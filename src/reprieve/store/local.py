@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 
+from reprieve.errors import StoreFailed
 from reprieve.model.reporter import Reporter
 from reprieve.model.timeline import WorkspaceRecord
 from reprieve.store.chain import damaged
@@ -31,6 +32,7 @@ class LocalStore:
         self.home = home
         self._db = db
         self._kept = kept
+        self._reporter = reporter
         self._locks = Locks(home, reporter=reporter)
         self._blobs: LocalBlobs | None = None
 
@@ -110,7 +112,16 @@ class LocalStore:
 
     def lock(self, workspace_id: str, *, wait_s: float = PATIENCE_S) -> Lock:
         """Alone on a workspace, and no garbage collection meanwhile."""
-        return self._locks.workspace(workspace_id, wait_s=wait_s)
+        return self._locks.workspace(workspace_id, wait_s=wait_s, left=self._left)
+
+    def _left(self) -> None:
+        """What was read for something that came to nothing must not hold gc off while this process idles."""
+        if self._blobs is None:
+            return
+        try:
+            self._blobs.leave()
+        except StoreFailed:
+            self._reporter.note("what was read last is not kept")  # nothing relies on it
 
     def gc_lock(self, *, wait_s: float = PATIENCE_S) -> Lock:
         """Alone in the whole store."""

@@ -20,6 +20,7 @@ from reprieve.store.home import undo_umask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from reprieve.store.home import Home
@@ -42,11 +43,13 @@ class Locks:
         self._held: dict[tuple[int, str], _Held] = {}  # by thread and name
         tell_on_fork(self)
 
-    def workspace(self, workspace_id: str, *, wait_s: float = PATIENCE_S) -> Lock:
-        """Alone on a workspace, and no garbage collection meanwhile."""
+    def workspace(
+        self, workspace_id: str, *, wait_s: float = PATIENCE_S, left: Callable[[], None] | None = None
+    ) -> Lock:
+        """Alone on a workspace, and no garbage collection meanwhile; `left` is called when it was given back."""
         if workspace_id == GC or not is_plain_name(workspace_id):
             raise ValueError(f"not a workspace id: {workspace_id!r}")
-        return Lock(self, ((GC, False), (workspace_id, True)), wait_s)
+        return Lock(self, ((GC, False), (workspace_id, True)), wait_s, left)
 
     def shared_gc(self, *, wait_s: float = PATIENCE_S) -> Lock:
         """No garbage collection meanwhile."""
@@ -70,6 +73,12 @@ class Locks:
     def gc_scope(self) -> object:
         """Something that stays the same as long as this thread holds off gc; None if it does not."""
         return self._held.get((get_ident(), GC))
+
+    @property
+    def is_gc_held_off_once(self) -> bool:
+        """This thread holds gc off by one lock and no more."""
+        held = self._held.get((get_ident(), GC))
+        return held is not None and held.shared == 1 and not held.exclusive
 
     def close(self) -> None:
         """Let go of everything this process holds."""
@@ -157,10 +166,17 @@ class Locks:
 class Lock:
     """`with` block; takes its locks in order and gives them back in reverse."""
 
-    def __init__(self, locks: Locks, wanted: tuple[tuple[str, bool], ...], wait_s: float) -> None:
+    def __init__(
+        self,
+        locks: Locks,
+        wanted: tuple[tuple[str, bool], ...],
+        wait_s: float,
+        left: Callable[[], None] | None = None,
+    ) -> None:
         self._locks = locks
         self._wanted = wanted
         self._wait_s = wait_s
+        self._left = left
 
     def __enter__(self) -> None:
         taken: list[tuple[str, bool]] = []
@@ -178,6 +194,8 @@ class Lock:
     ) -> None:
         for name, exclusive in reversed(self._wanted):
             self._locks._release(name, exclusive=exclusive)
+        if self._left is not None:
+            self._left()
 
 
 class _Held:

@@ -106,6 +106,14 @@ class LocalPacks:
             self._give_up()
             raise
 
+    def leave(self) -> None:
+        """Hold gc off no longer, if no workspace and no transaction is being worked on. Raises StoreFailed.
+
+        What was put and not flushed is kept: whoever put it may flush it later, and the next try will find it.
+        """
+        if self._gc_lock is not None and self._locks.is_gc_held_off_once and not self._db.is_in_transaction:
+            self.flush()
+
     def has(self, ids: Sequence[bytes]) -> set[bytes]:
         """Those of ids that are stored and not known to be damaged."""
         found: set[bytes] = set()

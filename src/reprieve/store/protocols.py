@@ -128,7 +128,8 @@ class Store(Protocol):
     def lock(self, workspace_id: str, *, wait_s: float = 60.0) -> AbstractContextManager[None]:
         """One process and thread at a time works on a workspace; re-entrant in the holder. Dies with its process.
 
-        Also holds off gc. Waiting is said through the reporter after a second; StoreLocked after wait_s.
+        Also holds off gc, until the outermost one of a thread is left; also if something was put and not flushed by
+        then. Waiting is said through the reporter after a second; StoreLocked after wait_s.
         """
 
     def gc_lock(self, *, wait_s: float = 60.0) -> AbstractContextManager[None]:

@@ -469,6 +469,17 @@ class StoreSuite:
             assert _in_thread(lambda: _try(store.gc_lock(wait_s=0.05))) == "locked"
         assert _in_thread(lambda: _try(store.gc_lock(wait_s=0.05))) == "free"
 
+    def test_who_has_left_a_workspace_holds_no_gc_off(self, store: Store) -> None:
+        """Also one who has put something and came to nothing; what was put can still be flushed, or put again."""
+        id, data = blob(b"looked at in vain")
+        with store.lock("w"):
+            with store.lock("other"):
+                store.blobs.put([(id, data)])
+            assert _in_thread(lambda: _try(store.gc_lock(wait_s=0.05))) == "locked"
+        assert _in_thread(lambda: _try(store.gc_lock(wait_s=0.05))) == "free"
+        store.blobs.flush()
+        assert store.blobs.get(id) == data
+
     def test_waiting_is_said_after_a_second(self, tmp_path: Path) -> None:
         words = Words()
         store = self.open(tmp_path, reporter=words)
