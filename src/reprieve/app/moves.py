@@ -22,6 +22,7 @@ from reprieve.model.timeline import CHECKPOINT, MOVES, PART, REDO, REVERT, ROLLB
 from reprieve.model.window import field
 from reprieve.model.window import opens as window_opened
 from reprieve.rollback.chains import Chain, changes, is_persons
+from reprieve.rollback.dependants import dependants, names, span_keys, step_keys
 from reprieve.rollback.plan import make_plan, not_now
 from reprieve.rollback.repository import is_refreshed, repository_of
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from reprieve.app.steps import Step
     from reprieve.app.workspace import Workspace
     from reprieve.files.snapshot import Snapshot
-    from reprieve.rollback.chains import Link, Span
+    from reprieve.rollback.chains import Link
     from reprieve.rollback.selective import Decided
 
 _PUSHED = b"/logs/refs/remotes/"
@@ -128,15 +129,15 @@ class Moves:
         while True:
 
             def is_taken(link: Link, taken: set[str] = taken) -> bool:
-                return bool(taken & _names(link))
+                return bool(taken & names(link))
 
             def is_doubtful(link: Link, taken: set[str] = taken) -> bool:
                 inside = [bool(taken & set(ids)) for ids in link.span.windows]
                 return any(inside) and not all(inside)
 
             decided = self._decide(chains, is_taken, is_doubtful, selects, strict, target)
-            needed = _dependants(chains, decided, is_taken, self._is_clean)
-            more = {key for link, _ in needed for key in _step_keys(link) if not is_persons(link)} - taken
+            needed = dependants(chains, decided, is_taken, self._is_clean)
+            more = {key for link, _ in needed for key in step_keys(link) if not is_persons(link)} - taken
             if not tail or not more:
                 break
             taken |= more
@@ -151,7 +152,7 @@ class Moves:
         later = tuple(link.span.entry.id if link.span.entry is not None else "now" for link, _ in needed)
         of = step.entry.id if step.entry else ""
         plan = self._decided(UNDO, target, step.name, decided, found, selects, of=of, dependants=later)
-        return plan.replace(is_idle=not any(taken & _span_keys(span) for span in found.spans if changes(span)))
+        return plan.replace(is_idle=not any(taken & span_keys(span) for span in found.spans if changes(span)))
 
     def undo_beside(self, keys: frozenset[str], *, choices: Choices) -> Plan:
         """What happened in these steps of the workspace, on the timeline of a tracked path."""
@@ -532,73 +533,6 @@ def is_as_left(now: Entry | None, left: Entry | None) -> bool:
         return now is left
     rights = (now.mode, now.uid, now.gid, now.xattrs) == (left.mode, left.uid, left.gid, left.xattrs)
     return rights and (now.kind == left.kind == DIR or now.same_bytes_key == left.same_bytes_key)
-
-
-def _keys(link: Link) -> set[str]:
-    """What a link can be named by: the windows it happened in, or else the entry that it ends with."""
-    return _span_keys(link.span)
-
-
-def _span_keys(span: Span) -> set[str]:
-    if span.windows:
-        return {id for ids in span.windows for id in ids}
-    return {span.entry.id if span.entry is not None else "now"}
-
-
-def _names(link: Link) -> set[str]:
-    """The same and, in windows too, the entry that it ends with: somebody may mean only what changed up to there."""
-    return _keys(link) | ({link.span.entry.id} if link.span.entry is not None else set())
-
-
-def _step_keys(link: Link) -> set[str]:
-    """The same without the windows around the innermost ones: a step, not all that it is part of."""
-    return {ids[0] for ids in link.span.windows} or _keys(link)
-
-
-def _dependants(
-    chains: Mapping[bytes, Chain],
-    decided: Decided,
-    is_taken: Callable[[Link], bool],
-    is_clean: Callable[[Chain, Callable[[Link], bool]], bool],
-) -> list[tuple[Link, list[bytes]]]:
-    """Later changes that need what a step did: the same lines, a path inside a directory that it made."""
-    found: dict[frozenset[str], tuple[Link, list[bytes]]] = {}
-
-    def add(link: Link, path: bytes) -> None:
-        paths = found.setdefault(frozenset(_keys(link)), (link, []))[1]
-        if path not in paths:
-            paths.append(path)
-
-    for conflict in decided.conflicts:
-        chain, known = decided.lineages.get(conflict.path, (chains.get(conflict.path), ()))
-        for link in known or (_in_the_way(chain, is_taken, is_clean) if chain is not None else ()):
-            add(link, conflict.path)
-    final = {path: wanted for path, wanted, _ in decided.differences}
-    doomed = [p for p, w in final.items() if w is None and (now := chains[p].now) is not None and now.kind == DIR]
-    for folder in doomed:
-        for path, chain in chains.items():
-            if path.startswith(folder + b"/") and final.get(path, chain.now) is not None:
-                for link in chain.links:
-                    if not is_taken(link):
-                        add(link, folder)
-    return list(found.values())
-
-
-def _in_the_way(
-    chain: Chain, is_taken: Callable[[Link], bool], is_clean: Callable[[Chain, Callable[[Link], bool]], bool]
-) -> Iterator[Link]:
-    """Links without which the taken ones could be taken out: each that is the first to make it impossible."""
-    growing = Chain(chain.path, chain.then)
-    gone: set[int] = set()
-
-    def without(link: Link) -> bool:
-        return is_taken(link) or id(link) in gone
-
-    for link in chain.links:
-        growing.links, growing.now = (*growing.links, link), link.after
-        if not is_taken(link) and not is_clean(growing, without):
-            gone.add(id(link))
-            yield link
 
 
 def _step_name(link: Link) -> str:
