@@ -155,6 +155,17 @@ def active_runs(home: str, workspace_id: str) -> Iterator[tuple[int, str]]:
             os.close(fd)
 
 
+def refuse_while_running(ws: Workspace) -> None:
+    """Raises Refused if a run is under way here that we are not part of."""
+    for pid, label in active_runs(ws.home, ws.id):
+        if os.environ.get("REPRIEVE_RUN") != str(pid):
+            raise Refused(
+                f"'reprieve run' of '{label}' is still active here (pid {pid}); nothing was touched",
+                hints=[f"end it first (pid {pid}), then run the same command again"],
+                data={"pid": pid},
+            )
+
+
 class _announced:
     """Others can see that this run is under way, until the process ends, however it ends."""
 

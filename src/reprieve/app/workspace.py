@@ -6,7 +6,7 @@ import os
 import time
 
 from reprieve.app import refs
-from reprieve.errors import BadRef, Conflict, Refused, StoreFailed
+from reprieve.errors import BadRef, Conflict, StoreFailed
 from reprieve.files import native, tree
 from reprieve.files.capture import Capture
 from reprieve.files.snapshot import Limits
@@ -522,7 +522,9 @@ class Workspace:
         with self.store.lock(self.id):
             self._recover()
             if not dry_run:
-                self._refuse_while_running()
+                from reprieve.app.run import refuse_while_running
+
+                refuse_while_running(self)
                 self._say_who_is_at_work()
             seen = self.capture.look(keep=not dry_run)
             plan = whole = make(Moves(self, seen))
@@ -590,15 +592,4 @@ class Workspace:
             if window.step.startswith("call:"):
                 self.reporter.warn(
                     f"{window.actor} may be in the middle of '{window.step}'; what it writes from now on stays"
-                )
-
-    def _refuse_while_running(self) -> None:
-        from reprieve.app.run import active_runs
-
-        for pid, label in active_runs(self.home, self.id):
-            if os.environ.get("REPRIEVE_RUN") != str(pid):
-                raise Refused(
-                    f"'reprieve run' of '{label}' is still active here (pid {pid}); nothing was touched",
-                    hints=[f"end it first (pid {pid}), then run the same command again"],
-                    data={"pid": pid},
                 )
