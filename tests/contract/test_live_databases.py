@@ -332,6 +332,21 @@ def test_a_program_that_a_person_ends_changes_no_row(cli: Cli, project: Path) ->
     assert rows(path) == {"old": 300}
 
 
+def test_a_program_that_a_person_starts_changes_no_row(cli: Cli, project: Path) -> None:
+    """It makes an empty log beside the database that the agent has changed."""
+    path = project / "app.db"
+    with app(path):
+        pass
+    before = checkpoint(cli)
+    agent(cli, path)
+    with closing(sqlite3.connect(path)) as program:
+        assert program.execute("select count(*) from t").fetchone() == (600,)
+        assert Path(f"{path}-wal").exists()
+        rollback(cli, before)
+        assert rows(path) == {"old": 300}
+    assert rows(path) == {"old": 300}
+
+
 def test_a_row_that_a_person_wrote_since_is_a_conflict_also_when_the_log_is_gone(cli: Cli, project: Path) -> None:
     path = project / "app.db"
     with app(path):

@@ -76,12 +76,22 @@ def find_parts(chains: Mapping[bytes, Chain], *, there: There, is_database: IsDa
 
 def holds_the_same(before: Sequence[Entry | None], after: Sequence[Entry | None], read: Read) -> bool:
     """Whether a database holds the same rows in both states (as `parts_of` orders them), in whichever file they are."""
-    entries = [entry for entry in (*before, *after) if entry is not None]
-    is_plain = all(entry.kind == FILE and not entry.gap and entry.size <= _LARGEST for entry in entries)
-    if not is_plain or before[0] is None or after[0] is None or is_other_file(before[2], after[2]):
+    (file, log, journal), (new_file, new_log, new_journal) = map(_filled, (before, after))
+    if file is None or new_file is None or is_other_file(journal, new_journal):
         return False
-    images = [applied(read(state[0]), read(state[1]) if state[1] else b"") for state in (before, after) if state[0]]
-    return images[0] == images[1]
+    entries = [entry for entry in (file, log, new_file, new_log) if entry is not None]
+    if any(entry.kind != FILE or entry.gap for entry in entries):
+        return False
+    if not is_other_file(file, new_file) and not is_other_file(log, new_log):
+        return True
+    if any(entry.size > _LARGEST for entry in entries):
+        return False
+    return applied(read(file), read(log) if log else b"") == applied(read(new_file), read(new_log) if new_log else b"")
+
+
+def _filled(state: Sequence[Entry | None]) -> list[Entry | None]:
+    """Without logs that are empty: a program makes one when it opens the database."""
+    return [state[0], *(entry if entry is not None and entry.size else None for entry in state[1:])]
 
 
 def take_out_whole(
