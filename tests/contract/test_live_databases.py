@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from reprieve.app.finding import open_workspace
+from reprieve.files import native
 from reprieve.files.restore import Restore
-from reprieve.files.steps import Steps
 from reprieve.model.reporter import Reporter
 from support import Cli
 from support.acts import assert_tree, checkpoint, paths, rollback, script, wait_until
@@ -488,27 +488,58 @@ def test_a_database_that_is_written_late_goes_back_whole(
     assert not list(project.glob("reprieve-rescued-*"))
 
 
-@pytest.mark.parametrize("after", ["trash", "apply"])
+def test_who_opens_the_new_database_before_the_recovery_keeps_it(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed when all was in its place: a program that started since has written to it, and goes on to."""
+    path = project / "app.db"
+    told: list[str] = []
+    with broken(project):
+        reporter = Reporter()
+        monkeypatch.setattr(reporter, "warn", told.append)
+        ws = open_workspace(str(project), create=False, reporter=reporter)
+        with monkeypatch.context() as patch:
+            honest = Restore.apply
+
+            def interrupt(self: Restore) -> None:
+                honest(self)
+                raise KeyboardInterrupt
+
+            patch.setattr(Restore, "apply", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                ws.rollback()
+        with closing(sqlite3.connect(path)) as program:
+            program.execute(PERSON)
+            program.commit()
+            files = {name: os.stat(f"{path}{name}").st_ino for name in ("", "-wal", "-shm")}
+            ws.recover()
+            ws.close()
+            assert {name: os.stat(f"{path}{name}").st_ino for name in files} == files
+            assert [text for text in told if "'app.db-wal' was not moved" in text]
+            program.execute(PERSON)
+            program.commit()
+    assert rows(path) == {"old": 1, "you": 2}
+
+
+@pytest.mark.parametrize("moved", [1, 2, 3])
 def test_a_database_gets_new_files_also_after_a_crash(
-    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch, after: str
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch, moved: int
 ) -> None:
     """The recovery makes the same moves: the program that has the old files open can't write into the new ones."""
     with broken(project) as db:
         ino = (project / "app.db").stat().st_ino
         ws = open_workspace(str(project), create=False, reporter=Reporter())
         with monkeypatch.context() as patch:
-            honest = Restore.apply
+            honest, left = native.rename2, [moved]
 
-            def interrupt(self: object, *args: object, **more: object) -> None:
-                if after == "apply":
-                    honest(self)  # type: ignore[arg-type]
-                raise KeyboardInterrupt
+            def rename(*args: object) -> None:
+                honest(*args)  # type: ignore[arg-type]
+                left[0] -= 1
+                if not left[0]:
+                    raise KeyboardInterrupt
 
-            if after == "apply":
-                patch.setattr(Restore, "apply", interrupt)
-            else:
-                patch.setattr(Restore, "_plain_steps", lambda self: {"trash": [], "swap": [], "new": []})
-                patch.setattr(Steps, "replace", interrupt)
+            patch.setattr(Restore, "_plain_steps", lambda self: {"trash": [], "swap": [], "new": []})
+            patch.setattr(native, "rename2", rename)
             with pytest.raises(KeyboardInterrupt):
                 ws.rollback()
         ws.recover()

@@ -43,12 +43,6 @@ class Likeness:
             return self.has_time(st, entry)
         return (known.ctime_s, known.ctime_ns) == divmod(st.st_ctime_ns, 1_000_000_000)
 
-    def is_another(self, path: bytes, st: os.stat_result) -> bool:
-        """Whether it is known not to be the file that the safety checkpoint saw, whatever it holds."""
-        row = native.find(self.index, path)
-        ino = tree.stat_at(self.index, row).ino if row >= 0 else 0
-        return bool(ino) and ino != st.st_ino
-
     def gave(self, st: os.stat_result, entry: Entry) -> None:
         """What was looked at as `st` got the entry's time from us, and with it all other names of the same file."""
         if st.st_nlink > 1:

@@ -79,6 +79,9 @@ class Restore:
         self._members: dict[int, tuple[bytes, Entry]] | None = None
         self._staged = bytearray(len(self.moves))  # 1: a new file takes the place
         self._is_out = False  # the stage is no longer in the tree
+        self._begun: set[bytes] = set()  # databases whose file and index are new, by the run that died
+        self._foreign: set[bytes] = set()  # databases that somebody has written to since it died
+        self._arrived: set[bytes] = set()  # parts of databases that are what they should be
 
     @property
     def done(self) -> set[bytes]:
@@ -89,6 +92,10 @@ class Restore:
     def conflicts(self) -> list[Conflicted]:
         """What was left alone because somebody else had changed it."""
         return self._steps.conflicts
+
+    def is_index(self, path: bytes) -> bool:
+        """Whether it is the index of a database's log: whoever opens the database makes it again."""
+        return self._steps.is_index(path)
 
     @property
     def lost(self) -> list[Gap]:
@@ -184,6 +191,27 @@ class Restore:
         parts = find_databases(at, is_one)
         moved = {parts[path] for path in parts if path != index_of(parts[path]) and is_other_file(*at[path])}
         self._steps.parts = {path: database for path, database in parts.items() if database in moved}
+        if self.recover:
+            self._judge_databases(at)
+
+    def _judge_databases(self, at: dict[bytes, tuple[Entry | None, Entry | None]]) -> None:
+        """How far the run that died had come with each database, and whether somebody has written to it since.
+
+        Its order was: index, file, logs. So if a log has moved, both are new already, and may be in use.
+        """
+        for path, database in self._steps.parts.items():
+            before, after = at[path]
+            if path == index_of(database):
+                continue
+            st = self.beneath.lstat(path)
+            is_old = st is None if before is None else st is not None and self._likeness.has_content(path, st, before)
+            is_new = st is None if after is None else st is not None and self._likeness.has_content(path, st, after)
+            if is_new:
+                self._arrived.add(path)
+            if not is_old and not is_new:
+                self._foreign.add(database)
+            elif path != database and not is_old:
+                self._begun.add(database)
 
     def _begin_grafts(self) -> None:
         """Make the new directories in the stage, so that their content is written where it belongs."""
@@ -223,12 +251,14 @@ class Restore:
                 path, before, after = self.moves[i]
                 self._create(i, path, before, after)  # type: ignore[arg-type]
             plain = self._plain_steps()
-            made = self._make(plain["trash"])
+            made = self._begin_databases(plain)
+            made |= self._make([step for step in plain["trash"] if step[1] not in made])
             for i in range(len(self.moves) - 1, -1, -1):
                 path, before, after = self.moves[i]
                 if before is not None and (after is None or after.kind != before.kind) and i not in made:
                     self._steps.remove(path, before, after)
-            made |= early | self._make(plain["swap"] + plain["new"]) | self._keep_dirs()
+            rest = [step for step in plain["swap"] + plain["new"] if step[1] not in made]
+            made |= early | self._make(rest) | self._keep_dirs()
             for i, (path, before, after) in enumerate(self.moves):
                 top = self._grafts[i]
                 if top >= 0 and top != i:
@@ -240,6 +270,35 @@ class Restore:
         except OSError as error:
             self._steps.take_back(self.moves, error, self._clean_up)
             raise
+
+    def _begin_databases(self, plain: dict[str, list[tuple[str, int, bytes]]]) -> set[int]:
+        """The index of each database, then its file, before its logs: see `_judge_databases`. The moves made."""
+        parts = self._steps.parts
+        if not parts:
+            return set()
+        left = {i for i, move in enumerate(self.moves) if parts.get(move[0]) in self._foreign}
+        for path, _, after in (self.moves[i] for i in left):
+            if path in self._arrived:
+                self.done.add(path)
+            elif not self._steps.is_index(path):
+                self._steps.skip(path, after)
+        made = left | {i for i, move in enumerate(self.moves) if self._is_begun(move[0])}
+        made |= self._make([step for step in plain["trash"] if self._steps.is_index(step[2]) and step[1] not in made])
+        for i, (path, before, after) in enumerate(self.moves):
+            if i not in made and before is not None and self._steps.is_index(path):
+                self._steps.remove(path, before, after)
+                made.add(i)
+        made |= self._make([s for s in plain["swap"] + plain["new"] if parts.get(s[2]) == s[2] and s[1] not in made])
+        for i, (path, before, after) in enumerate(self.moves):
+            is_file = parts.get(path) == path and i not in made and self._staged[i] and self._grafts[i] < 0
+            if is_file and before is not None and after is not None and before.kind == after.kind:
+                self._create(i, path, before, after)
+                made.add(i)
+        return made
+
+    def _is_begun(self, path: bytes) -> bool:
+        """Whether it is the index of a database that is new already: then it is that one's."""
+        return self._steps.is_index(path) and self._steps.parts[path] in self._begun
 
     def _plain_steps(self) -> dict[str, list[tuple[str, int, bytes]]]:
         """Steps that can be made many at once: files whose directory stays."""
@@ -362,7 +421,7 @@ class Restore:
         elif st is None or (before is None and not is_listed(*self.beneath.at(path))):
             steps.place(i, path)
         elif self.recover and self._likeness.has_content(path, st, after):
-            if after.link or (path in steps.parts and not self._likeness.is_another(path, st)):
+            if after.link or (path in steps.parts and steps.parts[path] not in self._begun):
                 steps.replace(i, path, st, after)  # whether it is one file with its group, or a new one, is not known
             else:
                 self.done.add(path)

@@ -73,7 +73,7 @@ class Steps:
         if before.kind == DIR:
             self._remove_dir(path, st, before)
             return
-        is_known = stat.S_ISREG(st.st_mode) if self._is_index(path) else self.likeness.is_expected(path, st, before)
+        is_known = stat.S_ISREG(st.st_mode) if self.is_index(path) else self.likeness.is_expected(path, st, before)
         if not is_known:
             self.skip(path, before)
             return
@@ -105,7 +105,7 @@ class Steps:
         move(fd, name, stage.fd, trash)
         self._made.append(("trash", path, trash, stage))
         # whoever reads the database writes its index, through a mapping: it has the times of any moment
-        if not _came_out(stage, trash, st, is_any=self._is_index(path)):
+        if not _came_out(stage, trash, st, is_any=self.is_index(path)):
             move(stage.fd, trash, fd, name)
             self._made.pop()
             self.skip(path, wanted)
@@ -226,7 +226,7 @@ class Steps:
         held: list[tuple[bytes, tuple[int, int], bool]] = []
         late: set[bytes] = set()  # databases
         for (stage, name, path), is_open in zip(self._trash, self._still_open(), strict=True):
-            if self._is_index(path):
+            if self.is_index(path):
                 continue
             from_fd, last_name = stage.spot(name)
             st = os.stat(last_name, dir_fd=from_fd, follow_symlinks=False)
@@ -276,7 +276,7 @@ class Steps:
 
     def keep_databases_whole(self, wanted: Callable[[bytes], Entry | None]) -> None:
         """If a part of a database was left alone, the others go back: it would be a mix of two states."""
-        left = {self.parts[c.path] for c in self.conflicts if c.path in self.parts and not self._is_index(c.path)}
+        left = {self.parts[c.path] for c in self.conflicts if c.path in self.parts and not self.is_index(c.path)}
         if left and not self.recover:  # what the run that died has moved can't be told any more
             self._give_back(left, "a part of this database " + _CHANGED.removeprefix("changed "), wanted)
 
@@ -289,7 +289,7 @@ class Steps:
             self._made.remove(step)
             self._trash = [item for item in self._trash if item[:2] != (stage, name)]
             self.done.discard(path)
-            if path not in named and not self._is_index(path):
+            if path not in named and not self.is_index(path):
                 named.add(path)
                 self.conflicts.append(Conflicted(path, reason + said))
 
@@ -309,11 +309,11 @@ class Steps:
             native.rename2(*stage.spot(name), fd, last, _EXCHANGE)
         else:
             return ""
-        if self._is_index(path) or _is_placed(*stage.spot(name), ours):
+        if self.is_index(path) or _is_placed(*stage.spot(name), ours):
             return ""
         return f"; what somebody put there meanwhile is saved as {rescue(stage, *stage.spot(name))}"
 
-    def _is_index(self, path: bytes) -> bool:
+    def is_index(self, path: bytes) -> bool:
         """Whether it is the index of a database's log, which has no content of its own."""
         return path in self.parts and path == index_of(self.parts[path])
 

@@ -261,7 +261,7 @@ def _record(
         entry.id,
         restored=tuple(path for path, _, after in done if after is not None),
         deleted=tuple(path for path, _, after in done if after is None),
-        conflicts=(*restore.conflicts, *outcome.conflicts),
+        conflicts=(*restore.conflicts, *(c for c in outcome.conflicts if not restore.is_index(c.path))),
         not_undone=tuple(restore.lost),
         held_open=tuple(restore.held),
         safety_checkpoint=intent.safety,
