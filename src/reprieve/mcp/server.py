@@ -100,7 +100,7 @@ def serve_stdio(start: str) -> None:
         server = make(start)
         with own_stdin() as lines, own_stdout() as outlet:
             try:
-                await server.run(Requests(lines), Answers(outlet), server.create_initialization_options())
+                await server.run(Requests(lines, outlet), Answers(outlet), server.create_initialization_options())
             finally:
                 await outlet.finish()
 

@@ -7,11 +7,14 @@ threads, tasks and queues for each line are a third of what a call costs beside 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import select
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import anyio
 import mcp_types as types
@@ -19,6 +22,8 @@ from mcp.shared.message import SessionMessage
 
 LONGEST = 4 << 20  # bytes of one message, as over HTTP
 _PIECE = 1 << 16
+_TOO_LONG = "a message that is too long"
+_HALF = re.compile("[\ud800-\udfff]")
 _PATIENCE_S = 5.0  # with a client that closed our input and does not read; the SDK's own sends SIGTERM after 2
 
 
@@ -69,7 +74,7 @@ class Lines:
 
     def _whole(self, part: bytes) -> bytes:
         self._begin(part)
-        line = b"".join(self._begun) if self._size <= LONGEST else b'"a message that is too long"'
+        line = b"".join(self._begun) if self._size <= LONGEST else json.dumps(_TOO_LONG).encode()
         self._begun, self._size = [], 0
         return line + b"\n"
 
@@ -133,17 +138,25 @@ class Outlet:
 
 
 class Requests:
-    """What the client sends, as the SDK reads it; a line that is no message is its error."""
+    """What the client sends, as the SDK reads it.
 
-    def __init__(self, lines: Lines) -> None:
-        self._lines = lines
+    A line that is no message is answered here: the SDK would pass it over, and the client would wait for ever.
+    """
+
+    def __init__(self, lines: Lines, outlet: Outlet) -> None:
+        self._lines, self._outlet = lines, outlet
 
     async def __anext__(self) -> SessionMessage | Exception:
-        line = await anext(self._lines)
-        try:
-            return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
-        except ValueError as error:
-            return error
+        while True:
+            line = await anext(self._lines)
+            try:
+                return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+            except ValueError:
+                found = _read_again(line)
+            if isinstance(found, SessionMessage):
+                return found
+            if found is not None:
+                await self._outlet.write(found.model_dump_json(by_alias=True, exclude_unset=True) + "\n")
 
     def __aiter__(self) -> Requests:
         return self
@@ -162,6 +175,43 @@ class Requests:
 
     async def __aexit__(self, *_: object) -> None:
         return None
+
+
+def _read_again(line: str) -> SessionMessage | types.JSONRPCError | None:
+    """A message that the SDK does not read, or what the client is told about it; None: nobody waits for an answer.
+
+    Half a surrogate pair, as a model sends it that cut an emoji in two, is no text to the SDK. Here it becomes U+FFFD.
+    """
+    if not line.strip():
+        return None
+    try:
+        said = _whole(json.loads(line))
+    except (ValueError, RecursionError):
+        return _refused(types.PARSE_ERROR, "the line is no JSON", None)
+    try:
+        return SessionMessage(types.jsonrpc_message_adapter.validate_python(said, by_name=False))
+    except ValueError:
+        if said == _TOO_LONG:
+            return _refused(types.INVALID_REQUEST, f"the message is longer than {LONGEST:,} bytes", None)
+        is_call = isinstance(said, dict) and "method" in said
+        if is_call and "id" not in said:
+            return None  # a notification is never answered
+        # the id of an answer is one of ours, and would mean another call to the client
+        id = said["id"] if is_call and type(said["id"]) in (str, int) else None
+        return _refused(types.INVALID_REQUEST, "this is no message of JSON-RPC 2.0", id)
+
+
+def _refused(code: int, message: str, id: str | int | None) -> types.JSONRPCError:
+    return types.JSONRPCError(jsonrpc="2.0", id=id, error=types.ErrorData(code=code, message=message))
+
+
+def _whole(value: Any) -> Any:
+    """The same without halves of surrogate pairs; whole pairs are characters by now."""
+    if isinstance(value, str):
+        return value if value.isascii() else _HALF.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in value.items()}
+    return [_whole(item) for item in value] if isinstance(value, list) else value
 
 
 class Answers:
