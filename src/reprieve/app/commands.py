@@ -98,7 +98,7 @@ def finish(ws: Workspace, watched: Watched, *, exit_code: int | None, rules: Cat
         inverse: Json | None = None
         if match is not None and match.rule.inverse and not why:
             try:
-                inverse = _inverse(match, _kept(request), cwd)
+                inverse = _inverse(match, _kept(request), cwd, journals.trees(ws))
             except (Refused, Usage) as e:
                 why = e.message
         if exit_code != 0:
@@ -113,7 +113,7 @@ def finish(ws: Workspace, watched: Watched, *, exit_code: int | None, rules: Cat
         journal.finish(effect.id, DONE, detail=why, inverse=inverse, cls=cls)
 
 
-def _inverse(match: CommandMatch, captured: Captured, cwd: str) -> Json:
+def _inverse(match: CommandMatch, captured: Captured, cwd: str, trees: Sequence[str]) -> Json:
     from reprieve.policy.catalog import captures, instantiate
 
     after = captures(match, when="after")
@@ -131,6 +131,7 @@ def _inverse(match: CommandMatch, captured: Captured, cwd: str) -> Json:
         stdin=[step.stdin for step in made.steps],
         is_idempotent=match.rule.is_idempotent,
         guard=guards,
+        within=trees,
     )
 
 

@@ -108,7 +108,7 @@ def record_command(
     from reprieve.effects.command import inverse_of
     from reprieve.policy.redact import redact
 
-    inverse = inverse_of(argv, cwd=cwd, env=env, is_idempotent=is_idempotent)
+    inverse = inverse_of(argv, cwd=cwd, env=env, is_idempotent=is_idempotent, within=journals.trees(ws))
     for word in argv:
         if redact(word) != word:
             raise Refused(
@@ -327,26 +327,17 @@ def need_approval(
 def _is_doubtful(ws: Workspace, journal: Journal, action: EffectAction) -> bool:
     if ws.config.policy_approve_undo == "always":
         return True
+    from reprieve.effects.scripts import starts_others
+
     effect = journal.get(action.effect)
     inverse = effect.inverse or {}
     if inverse.get("kind") == "mcp":
         return not effect.is_trusted
     steps = inverse.get("steps")
-    return not effect.is_trusted and isinstance(steps, list) and any(starts_others(step["argv"]) for step in steps)
-
-
-_STARTERS = frozenset(
-    ("sh", "bash", "dash", "zsh", "ksh", "fish", "env", "xargs", "perl", "ruby", "node", "php", "lua", "awk", "sudo",
-     "ssh", "nohup", "timeout", "busybox", "make", "find", "parallel", "script", "eval", "su", "doas", "nice", "setsid")
-)  # fmt: skip
-
-
-def starts_others(argv: Sequence[object]) -> bool:
-    """Whether a program runs what its arguments say: a shell, an interpreter, a wrapper."""
-    import os
-
-    name = os.path.basename(str(argv[0])) if argv else ""
-    return name in _STARTERS or name.startswith("python")
+    if effect.is_trusted or not isinstance(steps, list):
+        return False
+    # what lies where an agent works may be the agent's own text, and no less than what it tells a shell
+    return bool(inverse.get("scripts")) or any(starts_others(step["argv"]) for step in steps)
 
 
 def move_world(

@@ -57,6 +57,13 @@ def place(ws: Workspace, *, actor: str = "") -> Place:
     )
 
 
+def trees(ws: Workspace) -> list[str]:
+    """Where an agent works: the folder, and what is tracked beside it."""
+    from reprieve.app.annexes import tracked
+
+    return [os.fsdecode(ws.root), *tracked(ws)]
+
+
 OWN = frozenset(("sql", "objects", "command", "mcp", "memory", "http", "mail", "git"))  # kinds that are ours
 
 

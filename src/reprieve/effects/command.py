@@ -1,7 +1,8 @@
 """Undo by a command: an argument list that was frozen when the effect was recorded, run without a shell.
 
     inverse = {"kind": "command", "steps": [{"argv": [...], "stdin": ""}], "cwd": ..., "env": [names], "timeout_s": 60,
-               "is_idempotent": false, "guard": [{"argv": [...], "sha256": of what it printed after the effect}]}
+               "is_idempotent": false, "guard": [{"argv": [...], "sha256": of what it printed after the effect}],
+               "scripts": [{"path": ..., "sha256": ...}]}
 
 The program gets a small environment of its own, no standard input, a time limit and a limit for what it prints; when
 it ends its whole process group is ended with it. One that fails may have done its work before: it is run again only if
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import os
 
+from reprieve.effects import scripts
 from reprieve.effects.driver import CHANGED, READY, UNCLEAR, Check, Outcome
 from reprieve.errors import Refused, Usage
 from reprieve.model.effect import FAILED, MANUAL, UNDONE, UNKNOWN
@@ -39,25 +41,34 @@ def inverse_of(
     timeout_s: int = TIMEOUT_S,
     is_idempotent: bool = False,
     guard: Sequence[Json] = (),
+    within: Sequence[str] = (),
 ) -> Json:
     """The frozen inverse: commands that are run one after the other, each with its standard input.
 
-    Programs are looked up now: what an agent puts into PATH later is not it. Raises Usage.
+    Programs are looked up now: what an agent puts into PATH later is not it. `within`: trees where an agent works; a
+    program or script in one of them is run only if it is still the same. Raises Usage.
     """
     for name in env:
         if name in _NEVER or name.startswith(_NEVER_BEGIN):
             raise Usage(f"the variable '{name}' changes what programs do; it is not passed on")
     given = [*stdin, *[""] * (len(commands) - len(stdin))]
+    steps, cwd = [found(argv) for argv in commands], os.path.abspath(cwd)
     inverse: Json = {
         "kind": "command",
-        "steps": [{"argv": found(argv), "stdin": text} for argv, text in zip(commands, given, strict=True)],
-        "cwd": os.path.abspath(cwd),
+        "steps": [{"argv": argv, "stdin": text} for argv, text in zip(steps, given, strict=True)],
+        "cwd": cwd,
         "env": list(env),
         "timeout_s": timeout_s,
         "is_idempotent": is_idempotent,
     }
     if guard:
         inverse["guard"] = list(guard)
+    try:
+        fixed = scripts.frozen(steps, cwd=cwd, within=within)
+    except OSError as e:
+        raise Usage(f"'{e.filename}' can't be read: {e.strerror}") from e
+    if fixed:
+        inverse["scripts"] = fixed
     return inverse
 
 
@@ -70,12 +81,11 @@ def found(argv: Sequence[str]) -> list[str]:
     if any("\0" in word for word in argv):
         raise Usage("an argument can't hold a zero byte")
     program = argv[0] if os.path.isabs(argv[0]) else shutil.which(argv[0], path=PATH)
-    if program is None:
-        found = shutil.which(argv[0])
-        program = os.path.abspath(found) if found else None
+    program = program or shutil.which(argv[0])
     if program is None:
         raise Usage(f"there is no program '{argv[0]}'", hints=["give its whole path"])
-    return [program, *argv[1:]]
+    # a path that is whole stays as it is: with a link in it, `..` is not what it seems
+    return [program if os.path.isabs(program) else os.path.abspath(program), *argv[1:]]
 
 
 class CommandDriver:
@@ -98,6 +108,8 @@ class CommandDriver:
                 return Check(UNCLEAR, f"the program {argv[0]} is not there")
         if not os.path.isdir(cwd):
             return Check(UNCLEAR, f"the folder {cwd} is not there")
+        if what := scripts.changed(inverse):
+            return Check(CHANGED, f"{what}; it is not run. Take the files back first (--files), then this")
         for guard in _list(inverse.get("guard")):
             assert isinstance(guard, dict)
             argv = [str(word) for word in _list(guard.get("argv"))]

@@ -23,7 +23,8 @@ SPEC = Command(
     ),
     details=(
         "The reversal is run by `rollback` or `compensate`, once, newest effect first. A command is an argument list "
-        "and is never given to a shell; the program is looked up now. Header values by reference (env:VARIABLE, "
+        "and is never given to a shell; the program is looked up now. If it, or a script that an interpreter is given, "
+        "lies in the folder, it is run only while it is still the same. Header values by reference (env:VARIABLE, "
         "keyring:SERVICE/USER, after a word such as Bearer if need be): the journal never holds a credential. "
         "{response.NAME} in the undo's URL and body is filled in from --response."
     ),
