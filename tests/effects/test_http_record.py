@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 import reprieve
-from reprieve.app.effects import approvals_of
+from reprieve.app.effects import approvals_of, record_http
 from reprieve.app.http_calls import HttpCalls
 from reprieve.app.workspace import Workspace
 from reprieve.effects.calls import Call
@@ -264,6 +264,105 @@ def test_bad_case_29_E10_no_secret_is_in_the_store_and_the_undo_finds_it_by_its_
     assert states(take_back(recorded)) == ["undone", "undone"]
     assert all(seen["authorization"] == f"Bearer {CANARY}" for seen in shop.headers)
     assert CANARY not in repr(list(journal.effects())) and CANARY not in repr(report)
+
+
+@pytest.mark.parametrize(
+    "query", ["?sp=rw&sig={}", "?X-Amz-Signature={}", "?key={}", "?access_token={}"], ids=["sas", "s3", "key", "token"]
+)
+def test_a_secret_in_a_url_is_not_kept_so_the_call_asks_first(
+    query: str, recorded: Workspace, journal: Journal, shop: Shop, home: Path
+) -> None:
+    """Also of what lets an unanswered call be looked at later; the approval does not show it either."""
+    shop.add("/items/1", name="one")
+
+    def put() -> None:
+        httpx.put(shop.url + "/items/1" + query.format(CANARY), json={"name": "two"})
+
+    with pytest.raises(reprieve.Refused, match="its URL holds what seems to be a secret") as refused:
+        put()
+    approvals_of(journal, recorded).decide(str(refused.value.data["approval"]), is_approved=True)
+    shop.faults["PUT"] = ["reset"]
+    with pytest.raises(httpx.HTTPError):
+        put()
+    assert shop.changes() and CANARY not in repr(list(journal.effects())) and CANARY not in str(refused.value)
+    for path in (path for path in home.rglob("*") if path.is_file()):
+        assert CANARY.encode() not in path.read_bytes(), path
+
+
+def test_a_token_in_the_place_of_a_user_is_not_kept(recorded: Workspace, shop: Shop, home: Path) -> None:
+    with pytest.raises(reprieve.Refused, match=r"http://\*\*\*@"):
+        httpx.put(shop.url.replace("//", "//tok@") + "/items/1", json={"name": "two"})
+    assert shop.changes() == []
+
+
+def test_a_secret_in_the_place_where_something_was_made_is_not_kept(
+    recorded: Workspace, journal: Journal, shop: Shop
+) -> None:
+    shop.replies["POST /uploads"] = (201, {}, {"Location": f"/uploads/9?sig={CANARY}"})
+    httpx.post(shop.url + "/uploads", json={"name": "a"})
+    (effect,) = journal.effects()
+    assert (effect.cls, effect.inverse) == ("irreversible", None) and CANARY not in repr(effect)
+
+
+def test_headers_that_open_something_are_kept_by_reference_whatever_they_are_called(
+    recorded: Workspace, journal: Journal, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_KEY", CANARY)
+    headers = {"X-Project-Key": CANARY, "X-Account-Auth": CANARY, "X-Project-Id": "p1", "Idempotency-Key": "k1"}
+    httpx.post(shop.url + "/items", json={"name": "new"}, headers=headers)
+    (effect,) = journal.effects()
+    kept = dict((effect.inverse or {})["headers"])  # type: ignore[call-overload]
+    assert kept.pop("accept")
+    assert kept == {"x-project-key": "env:SHOP_KEY", "x-account-auth": "env:SHOP_KEY", "x-project-id": "p1"}
+    shop.headers.clear()
+    assert states(take_back(recorded)) == ["undone"]
+    assert all(seen["x-project-key"] == CANARY for seen in shop.headers)
+    assert {seen.get("Idempotency-Key") for seen in shop.headers} == {None, effect.undo_idem}
+
+
+@pytest.mark.parametrize(
+    "undo",
+    [
+        {"json": {"login": {"password": CANARY}}},
+        {"json": {"passwords": [CANARY]}},
+        {"form": {"api_key": CANARY}},
+        {"text": f"password={CANARY}"},
+        {"json": {"t": "{response.token}"}},
+        {"headers": {"X-Project-Key": CANARY}},
+        {"check": {"url": "http://h.example/a/1", "json": {"password": CANARY}}},
+        {"url": f"http://h.example/a/1?sig={CANARY}"},
+    ],
+    ids=["json", "list", "form", "text", "response", "header", "check", "url"],
+)
+def test_a_secret_in_an_undo_that_is_recorded_by_hand_is_refused(
+    undo: dict[str, Any], ws: Workspace, journal: Journal, home: Path
+) -> None:
+    whole = {"method": "PUT", "url": "http://h.example/a/1", **undo}
+    response = {"token": "ghp_" + CANARY.replace("-", "") * 2}
+    with pytest.raises(reprieve.Refused) as refused:
+        record_http(ws, method="POST", url="http://h.example/a", undo=whole, response=response)
+    assert CANARY not in str(refused.value) and any("env:VARIABLE" in hint for hint in refused.value.hints)
+    assert list(journal.effects()) == []
+
+
+def test_a_secret_that_an_undo_needs_in_its_body_is_put_in_by_its_reference(
+    ws: Workspace, journal: Journal, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.add("/users/1", password="agents", note="env:prod")
+    monkeypatch.setenv("OLD_PASSWORD", CANARY)
+    undo = {
+        "method": "PUT",
+        "url": shop.url + "/users/1",
+        "json": {"password": "env:OLD_PASSWORD", "note": "env:prod"},
+    }
+    record_http(ws, method="PUT", url=shop.url + "/users/1", undo=undo)
+    assert CANARY not in repr(list(journal.effects()))
+    monkeypatch.setenv("OLD_PASSWORD", "another")
+    report = take_back(ws)
+    assert states(report) == ["failed"] and "not the one that the effect was made with" in report.effects[0].detail
+    monkeypatch.setenv("OLD_PASSWORD", CANARY)
+    assert states(take_back(ws)) == ["undone"]
+    assert shop.things["/users/1"] == {"id": 1, "password": CANARY, "note": "env:prod"}
 
 
 def test_bad_case_38_another_accounts_credential_is_refused(

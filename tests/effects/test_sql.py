@@ -71,6 +71,38 @@ def test_what_was_changed_is_put_back_once(ws: Workspace, db: Path) -> None:
         assert not list(journal.effects(is_open=True))  # a second rollback has nothing to do
 
 
+@pytest.mark.parametrize(
+    ("sql", "values"),
+    [
+        ("UPDATE customer SET password = ? WHERE id = 1", ["canary-7f3a9c"]),
+        ("UPDATE customer SET password = 'canary-7f3a9c' WHERE id = 1", []),
+    ],
+    ids=["value", "literal"],
+)
+def test_E10_a_secret_among_the_values_is_refused_and_not_kept(
+    sql: str, values: list[object], ws: Workspace, db: Path, home: Path
+) -> None:
+    with pytest.raises(reprieve.Refused, match="'password'") as refused:
+        record_sql(ws, str(db), [(sql, values, 1)], description="changed a password")
+    assert "canary" not in str(refused.value) and "'credential': 'env:VARIABLE'" in refused.value.hints[0]
+    assert not any(b"canary-7f3a9c" in path.read_bytes() for path in home.rglob("*") if path.is_file())
+
+
+def test_E10_a_secret_that_the_undo_needs_is_read_where_it_is(
+    ws: Workspace, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(db, "ALTER TABLE customer ADD COLUMN password TEXT", "UPDATE customer SET password = 'agents'")
+    back = ("UPDATE customer SET password = ? WHERE id = ?", [{"credential": "env:OLD_PASSWORD"}, 1], 1)
+    record_sql(ws, str(db), [back], description="changed a password")
+    outcome = undo(ws)
+    assert outcome.state == "failed" and "'env:OLD_PASSWORD' is not set" in outcome.detail
+    monkeypatch.setenv("OLD_PASSWORD", "the old one")
+    assert undo(ws).state == "undone"
+    assert rows(db) == [(1, "ada", "London", "the old one")]
+    with pytest.raises(Usage, match="names a credential"):
+        record_sql(ws, str(db), [(back[0], [{"credential": "x"}, 1], 1)], description="d")
+
+
 def test_E07_bad_case_6_a_later_writer_of_the_same_column_is_a_conflict(ws: Workspace, db: Path) -> None:
     moved(ws, db)
     change(db, "UPDATE customer SET city = 'Oslo' WHERE id = 1")

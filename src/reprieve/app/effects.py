@@ -69,19 +69,22 @@ def record_http(
     `undo`: method, url, headers (by credential reference), json, form or text, is_idempotent, is_gone_done (it was seen
     at that URL: 404 means gone). `is_agents_word`: an agent says so, whether or not a window of its is open.
     """
+    from reprieve.app.kept import with_references
     from reprieve.effects.inverses import http_inverse
-    from reprieve.policy.redact import redact
+    from reprieve.policy.redact import redact, redact_url
 
     with journal_of(ws) as journal:
-        inverse = http_inverse(undo, forward=url, response=response, sign=journal.log.fingerprint) if undo else None
+        sign = journal.log.fingerprint
+        inverse = http_inverse(undo, forward=url, response=response, sign=sign) if undo else None
+        inverse = with_references(inverse, sign) if inverse is not None else None
         draft = EffectDraft(
             "http",
             COMPENSABLE if inverse else IRREVERSIBLE,
-            resource or redact(_made(inverse) or url.partition("?")[0]),
-            redact(description) or f"{method.upper()} {redact(url)}",
+            redact(resource) or redact_url(_made(inverse) or url.partition("?")[0]),
+            redact(description) or f"{method.upper()} {redact_url(url)}",
             tuple(depends),
             inverse,
-            {"method": method.upper(), "url": redact(url)},
+            {"method": method.upper(), "url": redact_url(url)},
             is_trusted=not (is_agents_word or _is_agent(ws)),
         )
         return journal.record(draft, journals.place(ws))
@@ -145,11 +148,13 @@ def record_sql(
     (sqlite3) or a credential reference (psycopg). Raises Usage for a statement that a ROLLBACK may not take back.
     `is_idempotent`: they may be run again when nobody knows whether they were.
     """
+    from reprieve.app.kept import must_hold_no_secret
     from reprieve.effects.sql import sql_inverse
     from reprieve.model.effect import RESTORABLE
     from reprieve.policy.redact import redact
 
     inverse = sql_inverse(database, undo, module=module, is_idempotent=is_idempotent)
+    must_hold_no_secret(undo)
     with journal_of(ws) as journal:
         draft = EffectDraft(
             "sql",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 from reprieve.app import journals
+from reprieve.app.kept import with_references
 from reprieve.effects import calls, credentials, images, rest
 from reprieve.effects.calls import Call, Question
 from reprieve.effects.inverses import http_inverse
@@ -21,7 +22,7 @@ from reprieve.files.processes import born
 from reprieve.model.effect import DONE, IRREVERSIBLE, UNDONE, WANTED, EffectDraft
 from reprieve.model.value import Value
 from reprieve.policy.decide import ASK, RUN, Circumstances, decide
-from reprieve.policy.redact import MASK, is_sensitive, redact, shorten
+from reprieve.policy.redact import MASK, is_sensitive, redact, redact_url, shorten
 from reprieve.store.hashing import sha256
 
 TYPE_CHECKING = False
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _IMAGE = 64 * 1024  # characters of an image that are kept for people, besides what the inverse needs
 # headers that an API may need again, by a part of their name; none of them is a right
+_URL_HOLDS = "its URL holds what seems to be a secret, which the journal does not keep"
 _NEEDED = ("version", "organization", "project", "tenant", "account", "region")
 
 
@@ -114,8 +116,12 @@ class HttpCalls:
             before = yield Question(url)
         frame = self._frame(call, journal)
         seen = rest.outlook(call, before, rule, hidden)
-        if frame.why and seen.cls not in (IRREVERSIBLE, "opaque"):
-            seen = seen.replace(cls=IRREVERSIBLE, why=frame.why, inverse=None)
+        if frame.why:
+            seen = seen.replace(
+                inverse=None, verify=None
+            )  # either of them would keep the URL, or send it without right
+            if seen.cls not in (IRREVERSIBLE, "opaque"):
+                seen = seen.replace(cls=IRREVERSIBLE, why=frame.why)
         place = self._place(ws)
         charges = self._charges(ws, call, rule)
         own = {name for name, _ in rule.charges} if rule is not None else set()
@@ -131,6 +137,8 @@ class HttpCalls:
         state, detail = rest.outcome(answer, rule, call)
         if state != DONE:
             later = rest.later(call, answer)
+            if later and redact_url(str(later["url"])) != later["url"]:
+                later = None
             request = {**(effect.request or {}), "verify": later} if later else None
             self._finish(ws, journal, effect.id, state, detail=detail, request=request)
             return None
@@ -144,7 +152,7 @@ class HttpCalls:
             reply=_reply(answer, is_kept=rule is None or not rule.has_secrets),
             cls=verdict.cls,
             inverse=verdict.inverse,
-            resource=redact(verdict.resource),
+            resource=redact_url(verdict.resource),
             expires_at=ws.clock() + rule.window_ns if rule is not None and rule.window_ns else None,
         )
         if done is not None and verdict.inverse is not None and verdict.look:
@@ -161,7 +169,7 @@ class HttpCalls:
         decision = decide(seen.cls, mode=ws.config.policy_mode, circumstances=Circumstances(is_within_budget=is_capped))
         if decision.verb == RUN:
             return
-        what = f"{call.method} {redact(call.url)}"
+        what = f"{call.method} {redact_url(call.url)}"
         reason = f": {seen.why}" if seen.why else ""
         if decision.verb != ASK:
             raise Refused(
@@ -209,7 +217,7 @@ class HttpCalls:
         named = calls.graphql(call)
         request: Json = {
             "method": call.method,
-            "url": redact(call.url),
+            "url": redact_url(call.url),
             "origin": frame.origin,
             "headers": frame.headers,
             **({"fingerprints": frame.fingerprints} if frame.fingerprints else {}),
@@ -219,9 +227,9 @@ class HttpCalls:
         return EffectDraft(
             "http",
             seen.cls,
-            redact(seen.resource),
-            f"{call.method} {redact(call.url)}" + (f" ({', '.join(named[1])})" if named and named[1] else ""),
-            tuple(redact(each) for each in seen.depends),
+            redact_url(seen.resource),
+            f"{call.method} {redact_url(call.url)}" + (f" ({', '.join(named[1])})" if named and named[1] else ""),
+            tuple(redact_url(each) for each in seen.depends),
             frame.around(seen.inverse) if seen.inverse is not None else None,
             request,
             _image(before),
@@ -243,13 +251,19 @@ class HttpCalls:
             verdict = rest.verdict(call, before, answer, seen, hidden)
             if verdict.inverse is not None and frame.why:
                 return verdict.replace(cls=IRREVERSIBLE, inverse=None, why=frame.why)
-            return verdict.replace(inverse=frame.around(verdict.inverse)) if verdict.inverse is not None else verdict
+            if verdict.inverse is None:
+                return verdict
+            if redact_url(str(verdict.inverse["url"])) != verdict.inverse["url"]:  # of a Location
+                return verdict.replace(cls=IRREVERSIBLE, inverse=None, look="", why=_URL_HOLDS)
+            return verdict.replace(inverse=frame.around(verdict.inverse))
         if (rule.inverse is None and rule.undo is None) or frame.why:
             return rest.Verdict(rule.cls, None, seen.resource, seen.why or frame.why)
         try:
             if rule.undo is not None:
                 undo = rule.undo(calls.json_of(answer), calls.json_of(before))
                 lossy = images.lossy({name: undo[name] for name in ("json", "form") if name in undo}, hidden)
+                if redact_url(str(undo["url"])) != undo["url"]:
+                    lossy = _URL_HOLDS
                 if lossy:
                     return rest.Verdict(IRREVERSIBLE, None, seen.resource, lossy)
                 return rest.Verdict(rule.cls, frame.around(undo), seen.resource)
@@ -257,6 +271,7 @@ class HttpCalls:
             inverse = http_inverse(
                 rule.inverse, forward=call.url, response=calls.json_of(answer), sign=journal.log.fingerprint
             )
+            inverse = with_references(inverse, journal.log.fingerprint)
         except ReprieveError as e:
             return rest.Verdict(IRREVERSIBLE, None, seen.resource, f"rule {rule.id}: {e.message}")
         inverse["headers"] = {**frame.headers, **_texts(inverse.get("headers"))}
@@ -308,8 +323,8 @@ class HttpCalls:
         why = ""
         if credentials.is_signed(headers):
             why, references = "the request is signed; nobody but its signer can send one like it", {}
-        elif redact(call.url) != call.url:
-            why = "its URL holds what seems to be a secret, which the journal does not keep"
+        elif redact_url(call.url) != call.url:
+            why = _URL_HOLDS
         prints = credentials.fingerprints_of(references, headers, journal.log.fingerprint)
         return _Frame(call.origin, {**kept, **references}, prints, why, _inner_address(host))
 

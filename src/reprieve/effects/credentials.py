@@ -17,6 +17,9 @@ _SHORTEST = 6  # a variable that holds less is no secret, and equal to many thin
 # headers that carry a right, by a part of their name
 _RIGHTS = ("authorization", "cookie", "api-key", "apikey", "token", "secret", "session", "signature", "x-auth", "csrf",
            "password", "access-key", "credential")  # fmt: skip
+_RIGHT_WORDS = frozenset(("key", "auth", "jwt", "sig", "pass", "pwd"))
+# keys that open nothing
+_NO_RIGHTS = frozenset(("idempotency", "cache", "surrogate", "partition", "routing", "dedup", "websocket"))
 # words that an Authorization begins with when it is made for one request alone
 _SIGNED = ("AWS4-HMAC", "Digest ", "HMAC", "Hawk ", "Signature ", "OAuth ", "SharedKey")
 _PREFIXES = ("Bearer ", "Basic ", "Token ", "token ")
@@ -69,7 +72,8 @@ def asked_variable(reference: str) -> str:
 def is_right(header: str) -> bool:
     """Whether a header of that name carries a right: its value is never kept."""
     name = header.lower()
-    return any(part in name for part in _RIGHTS)
+    words = set(name.replace("_", "-").split("-"))
+    return any(part in name for part in _RIGHTS) or bool(words & _RIGHT_WORDS and not words & _NO_RIGHTS)
 
 
 def is_signed(headers: Mapping[str, str]) -> bool:

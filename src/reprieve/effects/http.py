@@ -3,6 +3,7 @@
     inverse = {"kind": "http", "method": ..., "url": ..., "origin": of the forward call, "address": its inner address,
                "headers": {name: value or credential reference}, "fingerprints": {reference: keyed fingerprint},
                "json" | "form" | "text" | "base64": ..., "type": content type      the body
+               "references": [values in json or form that name a credential, put in when it is sent]
                "is_gone_done": bool      it was seen there, as we or the recorder say: 404 and 410 mean as wished
                "is_idempotent": bool                               may be sent again if nobody knows whether it arrived
                "key_hours": how long the server remembers a key    24 unless somebody knows better
@@ -73,6 +74,7 @@ class HttpDriver:
         inverse = effect.inverse or {}
         try:
             self._headers(inverse)
+            self._secrets(inverse)
         except ReprieveError as e:
             return Check(UNCLEAR, e.message)
         if why := _unproven(effect):
@@ -146,12 +148,12 @@ class HttpDriver:
                 look = self._send("GET", renamed(str(wanted["url"]), names), inverse, {}, None)
                 if look.header("ETag") and look.status == 200:
                     extra["If-Match"] = look.header("ETag")
-            body = _body(inverse, extra, names)
+            body = _body(inverse, extra, names, self._secrets(inverse))
             answer = self._patiently(method, url, inverse, extra, body)
             if answer.status in (400, 422) and inverse.get("is_verified") and isinstance(inverse.get("json"), dict):
                 # some servers don't take back the fields that they set themselves
                 slim = {**inverse, "json": images.without_server_fields(inverse["json"])}
-                answer = self._patiently(method, url, inverse, extra, _body(slim, extra, names))
+                answer = self._patiently(method, url, inverse, extra, _body(slim, extra, names, self._secrets(inverse)))
             make = _map(inverse.get("make"))
             if make and answer.status in (404, 405, 501):
                 return self._make(effect, make, names)
@@ -234,7 +236,7 @@ class HttpDriver:
         """What was deleted comes back under a new id."""
         inverse = effect.inverse or {}
         url, extra = renamed(str(make["url"]), names), {"Idempotency-Key": effect.undo_idem}
-        body = _body({"json": make.get("json"), "url": ""}, extra, names)
+        body = _body({"json": make.get("json"), "url": ""}, extra, names, {})
         answer = self._patiently("POST", url, inverse, extra, body)
         judged = self._judge(answer, inverse, f"POST {url}")
         if judged.undo_state != UNDONE:
@@ -274,19 +276,25 @@ class HttpDriver:
         found = {}
         for name, value in _map(inverse.get("headers")).items():
             text = str(value)
-            if is_reference(text):
-                secret = resolve(text)
-                known = prints.get(text)
-                if known and self._sign(secret.encode()) != known:
-                    from reprieve.errors import Refused
-
-                    raise Refused(
-                        f"the credential '{text}' is not the one that the effect was made with; nothing was sent",
-                        hints=["it may belong to another account; set the one that was used"],
-                    )
-                text = secret
-            found[name] = text
+            found[name] = self._resolved(text, prints) if is_reference(text) else text
         return found
+
+    def _secrets(self, inverse: Mapping[str, object]) -> dict[str, str]:
+        """Reference → what it stands for, of those in the body."""
+        named = inverse.get("references")
+        prints = _map(inverse.get("fingerprints"))
+        return {str(each): self._resolved(str(each), prints) for each in named} if isinstance(named, list) else {}
+
+    def _resolved(self, reference: str, prints: Mapping[str, object]) -> str:
+        secret, known = resolve(reference), prints.get(reference)
+        if known and self._sign(secret.encode()) != known:
+            from reprieve.errors import Refused
+
+            raise Refused(
+                f"the credential '{reference}' is not the one that the effect was made with; nothing was sent",
+                hints=["it may belong to another account; set the one that was used"],
+            )
+        return secret
 
     def _judge(self, answer: Answer, inverse: Mapping[str, object], what: str) -> Outcome:
         status = answer.status
@@ -346,7 +354,9 @@ def _wait_s(answer: Answer, attempt: int) -> float:
     return min(asked, _LONGEST_WAIT_S)
 
 
-def _body(inverse: Mapping[str, object], headers: dict[str, str], names: Mapping[str, str]) -> bytes | None:
+def _body(
+    inverse: Mapping[str, object], headers: dict[str, str], names: Mapping[str, str], secrets: Mapping[str, str]
+) -> bytes | None:
     """The bytes to send; sets the content type."""
     from json import dumps
     from urllib.parse import urlencode
@@ -355,10 +365,11 @@ def _body(inverse: Mapping[str, object], headers: dict[str, str], names: Mapping
         headers["Content-Type"] = str(inverse["type"])
     if "json" in inverse:
         headers.setdefault("Content-Type", "application/json")
-        return dumps(with_names(inverse["json"], names, url=str(inverse.get("url")))).encode()
+        return dumps(_filled(with_names(inverse["json"], names, url=str(inverse.get("url"))), secrets)).encode()
     if "form" in inverse:
         headers.setdefault("Content-Type", "application/x-www-form-urlencoded")
-        return urlencode({k: names.get(str(v), str(v)) for k, v in _map(inverse["form"]).items()}).encode()
+        form = {k: names.get(str(v), str(v)) for k, v in _map(inverse["form"]).items()}
+        return urlencode({k: secrets.get(v, v) for k, v in form.items()}).encode()
     if "text" in inverse:
         headers.setdefault("Content-Type", "text/plain; charset=utf-8")
         return str(inverse["text"]).encode()
@@ -368,6 +379,17 @@ def _body(inverse: Mapping[str, object], headers: dict[str, str], names: Mapping
         headers.setdefault("Content-Type", "application/octet-stream")
         return b64decode(str(inverse["base64"]))
     return None
+
+
+def _filled(value: object, secrets: Mapping[str, str]) -> object:
+    """The same with the credentials in it that it names."""
+    if not secrets:
+        return value
+    if isinstance(value, dict):
+        return {key: _filled(inner, secrets) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner, secrets) for inner in value]
+    return secrets.get(value, value) if isinstance(value, str) else value
 
 
 def _after(check: Mapping[str, object]) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlsplit
 
-from reprieve.effects.credentials import fingerprints, is_reference
+from reprieve.effects.credentials import fingerprints, is_reference, is_right
 from reprieve.effects.wire import origin
 from reprieve.errors import Refused, Usage
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 _BODIES = ("json", "form", "text")
 _KNOWN = ("method", "url", "headers", "is_idempotent", "is_gone_done", "check", "make", *_BODIES)
-# headers that carry a right; their values are never kept
-_SECRET = ("authorization", "cookie", "x-api-key", "api-key", "proxy-authorization", "x-auth-token")
 
 
 def http_inverse(
@@ -43,7 +41,7 @@ def http_inverse(
         )
     headers = {str(k): str(v) for k, v in _map(undo.get("headers")).items()}
     for name, value in headers.items():
-        if name.lower() in _SECRET and not is_reference(value):
+        if is_right(name) and not is_reference(value):
             raise Refused(
                 f"the value of '{name}' would be kept in the journal",
                 hints=[f"refer to it: --undo-header '{name}: env:VARIABLE'"],

@@ -1,8 +1,8 @@
 """Undo by SQL that was frozen when the effect was recorded: each statement guarded by what the effect left behind.
 
     inverse = {"kind": "sql", "module": "sqlite3", "database": path or credential reference,
-               "statements": [{"sql": ..., "values": [...], "rows": 1}], "is_exact": true,
-               "is_idempotent": false}
+               "statements": [{"sql": ..., "values": [value or {"credential": reference}], "rows": 1}],
+               "is_exact": true, "is_idempotent": false}
 
 All of them in one transaction, and only statements that a ROLLBACK takes back: a look tries them. A statement that
 changes another number of rows than it must (the old values in its WHERE no longer fit, a key was taken, a child hangs
@@ -55,8 +55,11 @@ def sql_inverse(
         raise Usage("the way to a database holds a password; name a variable: env:DATABASE_URL")
     if not statements:
         raise Usage("an inverse needs at least one statement")
-    for sql, _, _ in statements:
+    for sql, values, _ in statements:
         _must_be_taken_back(sql, module)
+        for value in values:
+            if isinstance(value, dict) and not is_reference(str(value.get("credential"))):
+                raise Usage("a value is plain, or names a credential: {'credential': 'env:VARIABLE'}")
     kept = [{"sql": sql, "values": list(values), "rows": rows} for sql, values, rows in statements]
     is_exact = not any(sql.lstrip().lower().startswith(_DDL) for sql, _, _ in statements)
     where = database if is_reference(database) else os.path.abspath(database)
@@ -117,7 +120,7 @@ class SqlDriver:
             cursor = connection.cursor()
             for statement in _statements(inverse):
                 try:
-                    cursor.execute(str(statement["sql"]), tuple(statement["values"]))
+                    cursor.execute(str(statement["sql"]), tuple(map(_resolved, statement["values"])))
                 except module.IntegrityError as e:
                     return f"{e}: somebody built on it, or took its place, since"
                 wanted = statement["rows"]
@@ -167,6 +170,10 @@ def _must_be_taken_back(sql: str, module: str) -> None:
     # psycopg runs several at once, and a COMMIT may be among them; sqlite3 refuses that itself
     if module != "sqlite3" and ";" in sql.rstrip().removesuffix(";"):
         raise Usage(f"{sql}: a ';' may begin another statement", hints=["give statements one by one, and values apart"])
+
+
+def _resolved(value: object) -> object:
+    return resolve(str(value["credential"])) if isinstance(value, dict) else value
 
 
 def _statements(inverse: Mapping[str, object]) -> list[dict[str, Any]]:

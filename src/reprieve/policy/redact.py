@@ -30,7 +30,8 @@ _TRIGGERS = (
     "pwd", "secret", "token", "credential", "access_key", "accesskey", "access-key", "private", "://",
     "akia", "asia", "agpa", "aida", "aroa", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-",
     "sk_live", "sk_test", "rk_live", "rk_test", "xox", "xapp-", "aiza", "ya29.", "npm_", "pypi-", "hf_", "eyj", "sg.",
-    "dop_v1_", "slack.com/services", "bearer", "basic ", "-u", "--user", "sshpass", "age-secret",
+    "dop_v1_", "slack.com/services", "sig=", "signature=", "key=", "auth=", "jwt=",
+    "bearer", "basic ", "-u", "--user", "sshpass", "age-secret",
 )  # fmt: skip
 
 _SENSITIVE_KEYS = (
@@ -80,6 +81,15 @@ def redact_beside(text: str, commands: Iterable[Sequence[str | None]]) -> str:
             if word != shown:
                 text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", lambda _, shown=shown: shown, text)  # type: ignore[misc]
     return redact(text)
+
+
+def redact_url(url: str) -> str:
+    """A URL without secrets, nor the name of who asks: many servers take a token in its place."""
+    text = redact(url)
+    scheme, slashes, rest = text.partition("://")
+    end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
+    who, at, _ = rest[:end].rpartition("@")
+    return f"{scheme}{slashes}{MASK}@{rest[len(who) + 1 :]}" if at and ":" not in who else text
 
 
 def for_people(value: object, *, limit: int = LIMIT) -> object:
@@ -161,6 +171,17 @@ def _compile() -> list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], st
         ),
         (r"(?i)\b(bearer|basic)(\s{1,4})([A-Za-z0-9+/=_.~-]{6,})", rf"\1\2{MASK}"),
         (r"""(://[^\s/@:"'\\]{0,256}:)([^\s/"'\\]{1,512})(@)""", rf"\1{MASK}\3"),
+        # a token in the place of a user, longer than names are
+        (
+            r"""(?i)(\bhttps?://)(?:[^\s/@:"'\\]{24,512}|(?=[^\s/@:"'\\]{0,512}\d)[^\s/@:"'\\]{12,512})(@)""",
+            rf"\1{MASK}\2",
+        ),
+        # signed URLs, and keys in a query
+        (r"""(?i)([?&](?:[a-z0-9_.-]{0,32}[-_.])?(?:sig|signature|auth|jwt)=)([^\s&"'#]{1,4096})""", rf"\1{MASK}"),
+        (
+            r"""(?i)([?&](?:[a-z0-9_.-]{0,32}[-_.])?key=)(?=[a-z_~-]{0,64}\d)[a-z0-9_~-]{12,4096}(?=[\s&"'#]|$)""",
+            rf"\1{MASK}",
+        ),
         (rf"(?i){words}([A-Za-z0-9_-]{{0,32}}[\"']?\s{{0,4}}(?::=|=>|=|:)\s{{0,4}}){_VALUE}", assigned),
         (rf"(?i)(--?[a-z-]{{0,24}}{words}[a-z-]{{0,16}})(\s{{1,4}})(?!-){_VALUE}", rf"\1\3{MASK}"),
         (r"""(?<!\S)(-u|--user|--proxy-user)([\s=]{0,2}["']?[^\s:"']{1,128}:)(?!\d+(?:\s|$))([^\s"']{1,512})""",

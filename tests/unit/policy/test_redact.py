@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprieve.policy.redact import LIMIT, for_people, is_sensitive, redact, redact_beside, redact_words, shorten
+from reprieve.policy.redact import (
+    LIMIT,
+    for_people,
+    is_sensitive,
+    redact,
+    redact_beside,
+    redact_url,
+    redact_words,
+    shorten,
+)
 
 # Put together at run time, so that no scanner takes this file for a leak.
 AWS = "AKIA" + "IOSFODNN7EXAMPLE"
@@ -50,6 +59,10 @@ PEM = "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEowIBAAKCAQEA\nq83vEjRWeJA=\n---
         ("curl -u ada:hunter2 https://x", "hunter2"),
         ("sshpass -p hunter2 ssh x", "hunter2"),
         ("https://hooks.slack.com/services/T000/B000/XXXXXXXX", "B000"),
+        ("git clone https://q8Zt2LmXw9Ab@host/a", "q8Zt2LmXw9Ab"),
+        ("PUT https://a.blob.example/c/b?sv=2022&sp=rw&sig=ab%2Fcd%3D", "ab%2Fcd"),
+        ("https://b.example/o?X-Amz-Signature=fe5f80f77d5fa3beca", "fe5f80f77d5fa3beca"),
+        ("https://maps.example/v1?key=Qz81kd02mvb7&q=x", "Qz81kd02mvb7"),
     ],
 )  # fmt: skip
 def test_a_secret_is_hidden(text: str, secret: str) -> None:
@@ -65,6 +78,7 @@ def test_a_secret_is_hidden(text: str, secret: str) -> None:
         "pytest -k test_tokens --max-tokens=100",
         "git commit -m 'explain the cookie banner'",
         "https://example.com/a?b=c",
+        "https://ada@dev.example.com/a?key=photos/1.png&sort_key=name&signed=yes",
         "docker run -u 1000:1000 image",
         "risk-free task-list",
         "max_tokens: 4096",
@@ -145,6 +159,12 @@ def test_a_text_about_a_command_does_not_tell_its_secret() -> None:
     assert redact_beside(text, [("ls", "-ps3cret")]) == text
 
 
+def test_of_a_url_not_even_the_name_of_who_asks_is_kept() -> None:
+    assert redact_url("https://ada@h.example/a?b=c@d") == "https://***@h.example/a?b=c@d"
+    assert redact_url("https://ada:pw@h.example/") == "https://ada:***@h.example/"
+    assert redact_url("https://h.example?who=a@b") == "https://h.example?who=a@b"
+
+
 def test_what_surrounds_a_secret_stays() -> None:
     assert redact("DB_PASSWORD=hunter2 make deploy") == "DB_PASSWORD=*** make deploy"
     assert redact("git push https://ada:pw@host/x main") == "git push https://ada:***@host/x main"
@@ -183,7 +203,8 @@ def test_redaction_is_idempotent() -> None:
 
 ALPHABET = [
     "password", "=", ":", " ", "'", '"', "sk-", "eyJ", ".", "-", "://", "@", "a", "-----BEGIN ", "PRIVATE KEY-----",
-    "-----END ", "cookie", "Authorization", "token", "--", "\n", "x", "AKIA", "/", "_", "-u ", "bearer ",
+    "?sig=", "&x-key=", "https://", "-----END ", "cookie",
+    "Authorization", "token", "--", "\n", "x", "AKIA", "/", "_", "-u ", "bearer ",
 ]  # fmt: skip
 
 
