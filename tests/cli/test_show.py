@@ -27,6 +27,21 @@ def test_the_first_entry_has_nothing_before_it(cli: Cli) -> None:
     assert "first of its timeline" in cli("show", "latest").out
 
 
+def test_what_was_pruned_before_it_is_not_called_no_change(cli: Cli, project: Path) -> None:
+    cli("checkpoint")
+    (project / "new").write_text("x")
+    cli("checkpoint", "kept", "--pin")
+    assert cli("show", "kept", "--json").json["changes_known"] is True
+    (project / "new").write_text("y")
+    cli("checkpoint", "last")
+    cli("prune", "--keep-last", "1", "--keep-days", "0", "--yes")
+    said = cli("show", "kept").out
+    assert "changed nothing" not in said
+    assert "It changed 1 path; what was there before it was pruned, so which ones is not known" in said
+    answer = cli("show", "kept", "--json").json
+    assert (answer["entry"]["changed"], answer["changes"], answer["changes_known"]) == (1, [], False)
+
+
 def test_a_rollback_is_an_entry_too(cli: Cli, project: Path) -> None:
     cli("checkpoint", "one")
     (project / "README.md").write_text("broken")

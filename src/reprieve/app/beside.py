@@ -35,6 +35,11 @@ def between(ws: Workspace, first: int, last: int) -> list[Json]:
     return found
 
 
+def is_lost(entry: TimelineEntry, before: TimelineEntry | None) -> bool:
+    """Whether nobody can tell any more what an entry changed: the one before it was pruned."""
+    return before is not None and before.is_pruned and entry.changed > 0
+
+
 def find_effect(ws: Workspace, text: str) -> Effect | None:
     """The effect with this id (or beginning of one), None if it names no effect. A label that is the same wins.
 

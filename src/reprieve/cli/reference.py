@@ -35,6 +35,7 @@ those here stay.
 - checkpoint: `id`, `label`, `created_at` (ISO 8601, UTC), `actor`, `step`, `files`, `bytes`, `changed`, `gaps`
 - entry of the log: the same and `kind`: checkpoint, rollback, undo, revert, redo, effect
 - change: `path`, `change` (created, modified, deleted, mode, type), `actor`, `added`, `removed`, `binary`
+- `show`: `entry`, `changes`, `effects`, and `changes_known`: false if what was there before the entry was pruned
 - gap: `path`, `reason`
 - plan: `id`, `target`, `actions` (each `kind`, `path` or `effect`, `verb`, `actor`, `reason`), `conflicts`, `kept`,
   `not_undone`

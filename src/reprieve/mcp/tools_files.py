@@ -7,7 +7,7 @@ from typing import Any
 
 from reprieve.app import agreement, planned
 from reprieve.app.annexes import tracked
-from reprieve.app.beside import NewestFirst, between, find_effect, found_in, merged, since
+from reprieve.app.beside import NewestFirst, between, find_effect, found_in, is_lost, merged, since
 from reprieve.app.compared import changes_json, compare_all
 from reprieve.app.effects import json_of
 from reprieve.app.patch import diff_lines
@@ -108,7 +108,8 @@ def _show(call: Call) -> Json:
         found = ws.diff(before.id, entry.id).changes if before is not None and not before.is_pruned else ()
         changes, cursor = _changes_page(call, ws, found, is_live=False)
         effects = between(ws, before.seq if before is not None else 0, entry.seq)
-        return {"entry": checkpoint_json(entry), "changes": changes, "effects": effects, "next_cursor": cursor}
+        shown = {"entry": checkpoint_json(entry), "changes": changes, "changes_known": not is_lost(entry, before)}
+        return {**shown, "effects": effects, "next_cursor": cursor}
 
 
 def _track(call: Call) -> Json:
@@ -255,7 +256,7 @@ TOOLS = (
         s.takes(("ref",), ref={**s.REF, "minLength": 1}, **s.PAGE),
         s.gives(
             "next_cursor", entry=s.ENTRY, effect=s.EFFECT, changes=s.listed(s.CHANGE), effects=s.listed(s.EFFECT),
-            next_cursor=s.CURSOR_OUT,
+            changes_known={"type": "boolean"}, next_cursor=s.CURSOR_OUT,
         ),
         reads=True, repeats=True, has_foreign_text=True,
     ),

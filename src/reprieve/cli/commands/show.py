@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprieve.app.beside import between, find_effect
+from reprieve.app.beside import between, find_effect, is_lost
 from reprieve.app.compared import changes_json
 from reprieve.app.render import checkpoint_json
 from reprieve.cli import humane, opening
@@ -38,20 +38,30 @@ def run(args: Parsed, out: Terminal) -> int:
         before = ws.timeline.at(entry.seq - 1)
         changes = ws.diff(before.id, entry.id).changes if before is not None and not before.is_pruned else ()
         effects = between(ws, before.seq if before is not None else 0, entry.seq)
+        is_known = not is_lost(entry, before)
         if out.json:
             out.answer(
-                entry=checkpoint_json(entry), changes=changes_json(ws, changes, b_is_live=False), effects=effects
+                entry=checkpoint_json(entry),
+                changes=changes_json(ws, changes, b_is_live=False),
+                changes_known=is_known,
+                effects=effects,
             )
             return 0
         with out.paged():
             for name, text in _facts(entry):
                 out.line(f"{name + ':':10} {text}")
             out.line()
-            none = "It changed nothing" if entry.seq > 1 else "It is the first of its timeline"
-            show_changes(out, changes, none=none, limit=0)
+            show_changes(out, changes, none=_nothing(entry, is_known=is_known), limit=0)
             for effect in effects:
                 out.line(one_line(effect))
     return 0
+
+
+def _nothing(entry: TimelineEntry, *, is_known: bool) -> str:
+    if not is_known:
+        paths = humane.count(entry.changed, "path")
+        return f"It changed {paths}; what was there before it was pruned, so which ones is not known"
+    return "It changed nothing" if entry.seq > 1 else "It is the first of its timeline"
 
 
 def _facts(entry: TimelineEntry) -> list[tuple[str, str]]:
