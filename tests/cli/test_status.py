@@ -59,6 +59,18 @@ def test_since_an_older_checkpoint(cli: Cli, project: Path) -> None:
     assert cli("status", "--since", "one", "--json").json["since"]["label"] == "one"
 
 
+def test_the_hints_mean_the_checkpoint_that_was_asked_for(cli: Cli, project: Path) -> None:
+    id = cli("checkpoint", "one", "-q").out.strip()
+    (project / "a").write_text("1")
+    cli("checkpoint", "two")
+    (project / "b").write_text("2")
+    assert cli("status").out.endswith("See the lines: reprieve diff. Take it back: reprieve rollback\n")
+    last = cli("status", "--since", "one").out.splitlines()[-1]
+    assert last == f"See the lines: reprieve diff {id}. Take it back: reprieve rollback {id}"
+    cli(*last.partition("Take it back: reprieve ")[2].split())
+    assert not (project / "a").exists() and not (project / "b").exists()
+
+
 def test_before_the_first_checkpoint_everything_is_unprotected(cli: Cli) -> None:
     cli("init")
     assert "No checkpoint yet" in cli("status").out

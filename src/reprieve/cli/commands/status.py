@@ -59,7 +59,8 @@ def run(args: Parsed, out: Terminal) -> int:
     if is_bare:
         _next(out, _AFTER)
     elif status.changes:
-        out.say("See the lines: reprieve diff. Take it back: reprieve rollback")
+        ref = f" {base.id}" if args.maybe("since") else ""  # without it both mean the latest checkpoint
+        out.say(f"See the lines: reprieve diff{ref}. Take it back: reprieve rollback{ref}")
     return 0
 
 
