@@ -131,6 +131,30 @@ def test_wb_29_what_fails_stops_what_it_stands_on_and_nothing_else(cli: Cli, api
     assert {e["description"] for e in again} == {"machine", "network"}
 
 
+@pytest.mark.parametrize(
+    ("undo", "path"),
+    [
+        ("/refunds/café", "/refunds/caf%C3%A9"),
+        ("/refunds/caf\udce9", "/refunds/caf%E9"),
+        ("/refunds/caf%C3%A9", "/refunds/caf%C3%A9"),
+        ("/refunds/a?b=ü&c=[1]", "/refunds/a?b=%C3%BC&c=[1]"),
+    ],
+)
+def test_letters_of_any_kind_in_an_undo_are_sent(cli: Cli, api: Api, base: None, undo: str, path: str) -> None:
+    http(cli, api, undo, "--undo-form", "name=caf\udce9")
+    assert cli("rollback", "base", "--yes", "--json").json["report"]["effects"][0]["state"] == "undone"
+    assert [seen.path for seen in api.changes()] == [path] and "name=caf%E9" in api.changes()[0].body
+
+
+def test_an_undo_that_cannot_be_sent_is_named_and_the_rest_goes_on(cli: Cli, api: Api, base: None) -> None:
+    http(cli, api, "/refunds/one")
+    http(cli, api, "/refunds/two", "--undo-header", "Näme: x")
+    report = cli("rollback", "base", "--yes", "--json", check=False)
+    assert report.code == 6 and [e["state"] for e in report.json["report"]["effects"]] == ["failed", "undone"]
+    assert "can't be sent as it is written down" in report.json["report"]["effects"][0]["detail"]
+    assert [seen.path for seen in api.changes()] == ["/refunds/one"]
+
+
 def test_effects_that_name_no_resource_may_stand_on_each_other(cli: Cli, base: None) -> None:
     for name, program in (("first", "true"), ("second", "false"), ("third", "true")):
         cli("record", "command", "--description", name, "--", program)

@@ -369,10 +369,10 @@ def _body(
     if "form" in inverse:
         headers.setdefault("Content-Type", "application/x-www-form-urlencoded")
         form = {k: names.get(str(v), str(v)) for k, v in _map(inverse["form"]).items()}
-        return urlencode({k: secrets.get(v, v) for k, v in form.items()}).encode()
+        return urlencode({k: secrets.get(v, v) for k, v in form.items()}, errors="surrogateescape").encode()
     if "text" in inverse:
         headers.setdefault("Content-Type", "text/plain; charset=utf-8")
-        return str(inverse["text"]).encode()
+        return str(inverse["text"]).encode(errors="surrogateescape")
     if "base64" in inverse:
         from base64 import b64decode
 

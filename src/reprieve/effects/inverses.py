@@ -27,7 +27,7 @@ def http_inverse(
         raise Usage(f"an HTTP inverse has no '{unknown[0]}'", hints=[f"it has: {', '.join(_KNOWN)}"])
     url = fill(str(undo.get("url") or ""), response, is_url=True)
     method = str(undo.get("method") or "").upper()
-    if not method.isalpha() or not url:
+    if not (method.isascii() and method.isalpha()) or not url:
         raise Usage("the request that reverses needs a method and a URL")
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:

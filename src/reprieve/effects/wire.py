@@ -6,7 +6,7 @@ import http.client
 import socket
 import ssl
 import time
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from reprieve.model.value import Value
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Egress = Callable[[str, str, str], str]
 
 TIMEOUT_S = 30.0
+_PLAIN = "%/:?#[]@!$&'()*+,;=-._~|^`{}\"<>\\"  # what is left as somebody wrote it: servers have their own ways with it
 MOST = 1 << 20  # bytes of an answer that are read; nothing in it is needed whole
 
 
@@ -70,9 +71,11 @@ def send(
             except (OSError, ssl.SSLError) as e:
                 return Answer(0, detail=f"no secure connection to {host}: {e}", is_unsent=True)
         connection.sock = sock
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         try:
-            connection.request(method, target, body=body, headers=dict(headers))
+            try:
+                connection.request(method, _target(parts), body=body, headers=dict(headers))
+            except (ValueError, http.client.InvalidURL) as e:  # found before the first byte leaves
+                return Answer(0, detail=f"it can't be sent as it is written down ({e})", is_unsent=True)
             response = connection.getresponse()
             data = _read(response, sock, until)
         except (OSError, http.client.HTTPException) as e:
@@ -81,6 +84,12 @@ def send(
     finally:
         connection.close()
         sock.close()
+
+
+def _target(parts: SplitResult) -> str:
+    """Path and query as HTTP writes them: other letters, and bytes that are no text, by their numbers."""
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return quote(target.encode("utf-8", "surrogateescape"), safe=_PLAIN)
 
 
 def _read(response: http.client.HTTPResponse, sock: socket.socket, until: float) -> bytes:
