@@ -235,3 +235,44 @@ def test_of_calls_that_look_the_same_only_the_one_that_is_undone_is_named(
     assert not (project / "two").exists() and (project / "one").exists()
     cli(*done.out.partition("take that back: reprieve ")[2].splitlines()[0].split())
     assert not (backend / "two").exists() and (backend / "one").exists()
+
+
+def test_an_edit_outside_of_every_workspace_is_named_as_not_undone(
+    claude: Claude, project: Path, cli: Cli, tmp_path: Path
+) -> None:
+    dots = tmp_path / "dots"
+    dots.mkdir()
+    for name in ("rc", "large", "same"):
+        (dots / name).write_text("mine")
+    (dots / "large").write_bytes(bytes(3 << 20))
+    (project / "rc").symlink_to(dots / "rc")
+    (project / "within").symlink_to(project / "README.md")
+    claude.prompt("go")
+    edit(claude, "c1", project / "a", "a")
+    edit(claude, "c2", project / "rc", "the agent's")
+    edit(claude, "c3", dots / "new", "new")
+    edit(claude, "c4", dots / "large", "small")
+    edit(claude, "c5", dots / "same", "mine")
+    edit(claude, "c6", project / "within", "the agent's")
+    claude.send("Stop")
+
+    def left(*command: str) -> set[str]:
+        done = cli(*command, "--json", check=False)
+        found = {gap["path"] for gap in done.json["report"]["not_undone"]}
+        assert done.code == (6 if found else 0)
+        return found
+
+    assert left("undo", "call:c1") == set()
+    assert left("undo", "call:c2") == {str(dots / "rc")}
+    assert left("rollback", "turn:1") == {str(dots / name) for name in ("rc", "new", "large")}
+    assert "does things" in (project / "README.md").read_text()
+    assert (dots / "rc").read_text() == "the agent's"
+    assert "changed since 'call:c2' named it" in cli("rollback", "turn:1", "--dry-run").out
+    (dots / "rc").write_text("mine")
+    (dots / "new").unlink()
+    assert left("rollback", "turn:1") == {str(dots / "large")}
+    assert left("rollback", "call:c5") == set()
+    cli("init", cwd=dots)
+    claude.prompt("again")
+    edit(claude, "c7", project / "rc", "the agent's")
+    assert left("rollback", "turn:2") == {str(dots)}, "now it is a workspace, behind a link"

@@ -10,6 +10,7 @@ import os
 from reprieve.app.authorship import story, window_of, windows
 from reprieve.app.finding import open_workspace
 from reprieve.app.moves import is_as_left
+from reprieve.app.outside import is_as_it_was, outside_of
 from reprieve.app.steps import find_step
 from reprieve.errors import ReprieveError
 from reprieve.files.capture import Capture
@@ -37,17 +38,24 @@ def with_beyond(ws: Workspace, plan: Plan, is_meant: Callable[[Window], bool]) -
     if target is None:
         return plan
     calls: dict[str, list[Opened]] = {}  # by the id of the other workspace, oldest first
+    files: dict[str, tuple[str, str]] = {}  # in no workspace: what it was, and the first step that named it
     for entry in (target, *ws.timeline.after(target.seq)):
-        others = also_of(entry)
-        window = window_of(entry) if others else None
-        if window is not None and is_meant(window):
-            for id in others:
-                calls.setdefault(id, []).append((entry, window))
-    if not calls:
-        return plan
-    records = [record for record in ws.store.workspaces() if record.id in calls]
+        others, outside = also_of(entry), outside_of(entry.data)
+        window = window_of(entry) if others or outside else None
+        if window is None or not is_meant(window):
+            continue
+        for id in others:
+            calls.setdefault(id, []).append((entry, window))
+        for path, state in outside.items():
+            files.setdefault(path, (state, window.step))
+    records = [record for record in ws.store.workspaces() if record.id in calls] if calls else []
     found = [_Elsewhere(ws, record, calls[record.id]).gap(plan.kind) for record in records]
+    found += [_gap_of(path, step) for path, (state, step) in files.items() if not is_as_it_was(path, state)]
     return plan.replace(not_undone=(*plan.not_undone, *(gap for gap in found if gap is not None)))
+
+
+def _gap_of(path: str, step: str) -> Gap:
+    return Gap(os.fsencode(path), f"changed since '{step}' named it; no workspace holds it, so nothing of it was kept")
 
 
 def also_of(opened: TimelineEntry) -> tuple[str, ...]:

@@ -129,16 +129,23 @@ class Places:
                 named = os.fsencode(path)
             except UnicodeEncodeError:
                 continue  # half a surrogate: no file has such a name
-            folder = os.path.realpath(os.path.dirname(named))
-            if self._is_found(folder):
-                continue
-            if folder not in tried and len(tried) < _MOST_PLACES:
-                tried.add(folder)
-                while not os.path.isdir(folder):
-                    folder = os.path.dirname(folder)
-                self._add(os.fsdecode(folder), create=False)
-            if not any(_is_in(folder, ws.root) or _is_tracked(named, ws) for ws in self.found):
-                self.outside.append(path)
+            files = [named]
+            if os.path.islink(named):
+                files.append(os.path.realpath(named))  # the tool may write through it, or put a file in its place
+            lost = [file for file in files if not self._is_held(file, tried)]
+            self.outside += [os.fsdecode(file) for file in lost[:1]]
+
+    def _is_held(self, file: bytes, tried: set[bytes]) -> bool:
+        """Whether a workspace holds a file, or would; it is opened."""
+        folder = os.path.realpath(os.path.dirname(file))
+        if self._is_found(folder):
+            return True
+        if folder not in tried and len(tried) < _MOST_PLACES:
+            tried.add(folder)
+            while not os.path.isdir(folder):
+                folder = os.path.dirname(folder)
+            self._add(os.fsdecode(folder), create=False)
+        return any(_is_in(folder, ws.root) or _is_tracked(file, ws) for ws in self.found)
 
 
 def _folders(event: HookEvent, variables: Mapping[str, str], *, create: bool) -> list[str]:

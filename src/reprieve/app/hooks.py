@@ -258,7 +258,7 @@ class _Hook:
             parent=self._outer(),
             is_background=event.is_background,
             is_container=event.is_container,
-            data=f"{{{talk_json(self._talk(moments.CALL, turn))}{self._also_json()}}}",
+            data=f"{{{talk_json(self._talk(moments.CALL, turn))}{self._beyond_json()}}}",
         )
         if commands:
             from reprieve.app import gating
@@ -398,9 +398,14 @@ class _Hook:
 
         return outer_window(self.ws)
 
-    def _also_json(self) -> str:
-        """More of the data of the checkpoint before a call."""
-        return f',"also":"{",".join(self.also)}"' if self.also else ""
+    def _beyond_json(self) -> str:
+        """More of the data of the checkpoint before a call: where else it is at work."""
+        also = f',"also":"{",".join(self.also)}"' if self.also else ""
+        if not self.outside:
+            return also
+        from reprieve.app.outside import outside_json
+
+        return f"{also},{outside_json(self.outside)}"
 
     def _also_of(self, before: str) -> tuple[str, ...]:
         opened = self.ws.timeline.get(before)

@@ -21,6 +21,7 @@ LATE = (
     "reprieve.app.beyond",
     "reprieve.app.hooks",
     "reprieve.app.moves",
+    "reprieve.app.outside",
     "reprieve.app.render",
     "reprieve.app.run",
     "reprieve.app.steps",
