@@ -161,28 +161,59 @@ COMMANDS = (
     "npm publish --auth-token={}",
     "poetry publish -p{}",
     "ssh host 'mysql -p{} -e \"DROP TABLE x\"'",
+    "STRIPE_KEY={} npm publish",
+    "export AWS_SECRET_ACCESS_KEY={}; aws s3 rb s3://x",
+    "sshpass -p {} ssh host reboot",
+    "psql postgresql://u:{}@h/db -c 'DROP TABLE x'",
+    "psql -c \"ALTER USER x WITH PASSWORD '{}'\"",
+    r'curl -X POST -d "{\"password\": \"{}\"}" https://api.example.com/v1/x',
+    "az login -u u --password {} && az group delete -n x",
+    "openssl enc -aes256 -passin pass:{} -in f | curl -X POST -d @- https://api.example.com/v1/x",
+    "htpasswd -b f u {} && scp f host:",
+    "cat <<EOF | ssh h 'cat>k'\n-----BEGIN RSA " + "PRIVATE KEY-----\n{}\n-----END RSA " + "PRIVATE KEY-----\nEOF",
+    "curl -X POST https://api.telegram.org/bot123456789:AAaaaaaaaaaaaaaa{}/sendMessage",
+)
+TOOLS: tuple[dict[str, object], ...] = (
+    {"password": "{}"},
+    {"auth": ["u", "{}"]},
+    {"env": [{"name": "DB_PASSWORD", "value": "{}"}]},
+    {"argv": ["mysql", "-p{}"]},
+    {"args": ["--password", "{}"]},
+    {"dsn": "postgres://u:{}@h/d"},
+    {"headers": ["Authorization: Bearer {}"]},
+    {"file_path": ".env", "content": "A=1\nDB_PASS={}\n"},
 )
 
 
 @pytest.mark.parametrize("mode", ["assist", "autopilot"])
-def test_a_credential_in_a_command_is_neither_kept_nor_repeated(cli: Cli, home: Path, project: Path, mode: str) -> None:
+def test_a_credential_in_a_call_is_neither_kept_nor_repeated(cli: Cli, home: Path, project: Path, mode: str) -> None:
     cli("config", "set", "policy.mode", mode)
     said = []
-    for number, command in enumerate(COMMANDS):
+    calls: list[tuple[str, dict[str, object]]] = [("Bash", {"command": command}) for command in COMMANDS]
+    calls += [("mcp__server__tool", arguments) for arguments in TOOLS]
+    for number, (tool, arguments) in enumerate(calls):
+        given = json.loads(json.dumps(arguments).replace("{}", f"zq{number}hunter2"))
         for event in ("PreToolUse", "PostToolUse"):
             payload = {
-                "session_id": "s", "cwd": str(project), "hook_event_name": event, "tool_name": "Bash",
-                "tool_use_id": f"c{number}", "tool_response": {},
-                "tool_input": {"command": command.replace("{}", f"zq{number}hunter2")},
+                "session_id": "s", "cwd": str(project), "hook_event_name": event, "tool_name": tool,
+                "tool_use_id": f"c{number}", "tool_response": {}, "tool_input": given,
             }  # fmt: skip
             out, err, _ = reply(["claude-code", event], json.dumps(payload).encode(), os.environ)
             said += [out.decode(), err.decode()]
     for words in (("effects",), ("approvals",), ("log", "--all")):
         said.append(cli(*words, "--json").out)
     found = []
-    for number, command in enumerate(COMMANDS):
+    for number, call in enumerate(calls):
         value = f"zq{number}hunter2"
         files = [path for path in home.rglob("*") if path.is_file() and value.encode() in path.read_bytes()]
-        found += [f"{command} in {path.relative_to(home)}" for path in files]
-        found += [f"{command} in what was said: {text[:300]}" for text in said if value in text]
+        found += [f"{call} in {path.relative_to(home)}" for path in files]
+        found += [f"{call} in what was said: {text[:300]}" for text in said if value in text]
     assert not found, "\n".join(found)
+
+
+def test_a_command_that_undoes_and_holds_a_credential_is_refused(cli: Cli) -> None:
+    for words in (("redis-cli", "-a", "zqhunter2", "DEL", "k"), ("true", "--password", "zqhunter2")):
+        result = cli("record", "command", "--description", "x", "--", *words, check=False)
+        assert result.code != 0 and "zqhunter2" not in result.out + result.err
+    cli("record", "command", "--description", "x", "--", "true", "--password-file", "f")
+    assert "zqhunter2" not in cli("effects", "--json").out

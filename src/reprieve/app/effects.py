@@ -109,15 +109,14 @@ def record_command(
 ) -> Effect:
     """Note something that was done, with the command that reverses it. `is_agents_word`: an agent says so."""
     from reprieve.effects.command import inverse_of
-    from reprieve.policy.redact import redact
+    from reprieve.policy.redact import redact, redact_words
 
     inverse = inverse_of(argv, cwd=cwd, env=env, is_idempotent=is_idempotent, within=journals.trees(ws))
-    for word in argv:
-        if redact(word) != word:
-            raise Refused(
-                "the command seems to hold a secret, which the journal does not keep",
-                hints=["have it read a variable (--env NAME), a file or a credential store"],
-            )
+    if redact_words(argv) != list(argv):
+        raise Refused(
+            "the command seems to hold a secret, which the journal does not keep",
+            hints=["have it read a variable (--env NAME), a file or a credential store"],
+        )
     with journal_of(ws) as journal:
         draft = EffectDraft(
             "command",

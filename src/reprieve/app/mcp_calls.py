@@ -25,7 +25,7 @@ from reprieve.model.hookevent import BEFORE, HookEvent
 from reprieve.model.value import Value
 from reprieve.policy import tools as policy
 from reprieve.policy.decide import ASK, RUN
-from reprieve.policy.redact import for_people, is_sensitive, redact
+from reprieve.policy.redact import for_people, is_sensitive, redact, redact_words
 from reprieve.store.hashing import sha256
 
 TYPE_CHECKING = False
@@ -302,7 +302,7 @@ class ToolCalls:
             if redact(self.server.url) != self.server.url:
                 return None, "the server's URL holds what seems to be a secret, which the journal does not keep"
         else:
-            if any(redact(word) != word for word in self.server.argv):
+            if redact_words(self.server.argv) != list(self.server.argv):
                 return None, "the server's command holds what seems to be a secret, which the journal does not keep"
             kept, named = self._environment(rule)
             server = {

@@ -34,12 +34,29 @@ _TRIGGERS = (
     "bearer", "basic ", "-u", "--user", "sshpass", "age-secret",
 )  # fmt: skip
 
+# The same for `_more`.
+_MORE_TRIGGERS = (
+    "pass=", "pass =", "pass:=", 'pass"', "pass'", "pw=", "pw =", "_key", "_pat=", "_pat:", "_pat ", '_pat"', "_pat'",
+    "_auth", "_cred", "x-auth", "auth=", "auth =", "identified", "accountkey", "account_key", "account-key",
+    "webhooks/", "webhookb2", "telegram.org/", "dckr_", "glrt-", "hvs.", "hvb.", "shpat_", "shpca_", "shppa_",
+    "shpss_", "lin_api_", "ntn_", "gsk_", "xai-", "nvapi-", "whsec_", "tskey-", "rubygems_", "doo_v1_", "dor_v1_",
+    "sntrys_", "sntryu_", "figd_", "pul-",
+)  # fmt: skip
+
 _SENSITIVE_KEYS = (
     "password", "passwd", "passphrase", "secret", "token", "authorization", "cookie", "api_key", "apikey", "api-key",
     "private_key", "privatekey", "access_key", "accesskey", "credential",
 )  # fmt: skip
+# Names that mean a secret only as a whole, or as the last part of one.
+_SENSITIVE_NAMES = ("pass", "pw", "passcode", "auth", "basic_auth", "basicauth", "proxy_auth", "bearer", "jwt")
+_SENSITIVE_ENDS = ("_pass", "-pass", "_pwd", "_pw", "_pat")
+# Fields by which a value is named beside it: {"name": "DB_PASSWORD", "value": …}.
+_NAMES, _VALUES = ("name", "key", "variable", "var", "field", "header"), ("value", "val", "content", "data", "text")
 # Names that contain a sensitive word and are about something else.
 _HARMLESS_KEYS = ("max_tokens", "maxtokens", "tokens", "token_count", "tokencount", "max_output_tokens")
+
+# Ends of options that say where a secret is, or what it is called.
+_ABOUT = ("-file", "_file", "-path", "-dir", "-stdin", "-fd", "-env", "-name", "-id", "-type", "-helper", "-store")
 
 _VALUE = r"""("[^"\r\n]{1,4096}"?|'[^'\r\n]{1,4096}'?|[^\s"'&;,)}\]]{1,4096})"""
 
@@ -51,7 +68,7 @@ def redact(text: str) -> str:
     if may_hold(text):
         text = hide_in_text(text, is_telling=is_sensitive)
     lowered = text.lower()
-    if not any(trigger in lowered for trigger in _TRIGGERS):
+    if not any(trigger in lowered for trigger in (*_TRIGGERS, *_MORE_TRIGGERS)):
         return text
     for pattern, replacement in _compiled or _compile():
         text = pattern.sub(replacement, text)
@@ -63,7 +80,7 @@ def redact_words(words: Sequence[str]) -> list[str]:
     shown = [redact(word) for word in hide_in_words(words, is_telling=is_sensitive)]
     for n in range(1, len(shown)):
         option, word = shown[n - 1], shown[n]
-        if option[:1] == "-" and word[:1] != "-":
+        if option[:1] == "-" and word[:1] != "-" and not option.endswith(_ABOUT):
             both = redact(f"{option} {word}")
             if both != f"{option} {word}" and both.startswith(f"{option} "):
                 # of several words in one a pattern may have hidden the first alone
@@ -112,6 +129,8 @@ def is_sensitive(key: str) -> bool:
     name = key.lower()
     if name in _HARMLESS_KEYS:
         return False
+    if name in _SENSITIVE_NAMES or name.endswith(_SENSITIVE_ENDS) or key.endswith(("Pass", "Pwd")):
+        return True
     return any(word in name for word in _SENSITIVE_KEYS)
 
 
@@ -132,23 +151,31 @@ def _shown(value: object, limit: int, depth: int) -> object:
                 out["…"] = f"{len(value) - n} more"
                 break
             name = shorten(str(key), 200)
-            is_secret = is_sensitive(str(key)) and inner not in (None, "", True, False)
+            is_secret = is_sensitive(str(key)) or (key in _VALUES and _is_named_secret(value))
+            is_secret = is_secret and inner not in (None, "", True, False)
             out[name] = MASK if is_secret else _shown(inner, limit, depth + 1)
         return out
     if isinstance(value, list | tuple):
-        shown = [_shown(inner, limit, depth + 1) for inner in value[:_MAX_ITEMS]]
+        some = value[:_MAX_ITEMS]
+        # it may be an argument list
+        words = redact_words(some) if some and all(isinstance(inner, str) for inner in some) else some
+        shown = [_shown(inner, limit, depth + 1) for inner in words]
         if len(value) > _MAX_ITEMS:
             shown.append(f"… {len(value) - _MAX_ITEMS} more")
         return shown
     return shorten(str(value), limit)
 
 
+def _is_named_secret(value: dict[object, object]) -> bool:
+    return any(isinstance(name := value.get(key), str) and is_sensitive(name) for key in _NAMES)
+
+
 def _compile() -> list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]]:
     import re
 
     def assigned(match: re.Match[str]) -> str:
-        if match[3].startswith(f"{MASK}@"):
-            return match[0]  # the user of a URL, whose host is no secret
+        if match[3].startswith(f"{MASK}@") or not match[3].strip("\\"):
+            return match[0]  # the user of a URL, whose host is no secret; or an escaped quote, which was seen to before
         quote = match[3][0] if match[3][0] in "\"'" else ""
         closing = quote if len(match[3]) > 1 and match[3].endswith(quote) else ""
         return f"{match[1]}{match[2]}{quote}{MASK}{closing}"
@@ -202,5 +229,61 @@ def _compile() -> list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], st
             MASK,
         ),
     ]  # fmt: skip
-    _compiled[:] = [(re.compile(pattern), replacement) for pattern, replacement in rules]
+    _compiled[:] = [(re.compile(pattern), replacement) for pattern, replacement in (*_more(words, assigned), *rules)]
     return _compiled
+
+
+def _more(
+    words: str, assigned: Callable[[re.Match[str]], str]
+) -> list[tuple[str, str | Callable[[re.Match[str]], str]]]:
+    """Secrets by what stands before them: escaped JSON, SQL, XML, short names, webhooks, and prose."""
+    quote = r"""(?:'\\''|'"'"'|\\{0,3}["'])"""
+    return [
+        # in a string inside of a string: \"password\": \"…\"
+        (
+            rf"""(?i){words}([A-Za-z0-9_-]{{0,32}}(?:\\{{1,3}}["'])?\s{{0,4}}(?::=|=>|=|:)\s{{0,4}}\\{{1,3}}["'])"""
+            r"""([^"'\\\r\n]{1,4096})""",
+            rf"\1\2{MASK}",
+        ),
+        (rf"((?<![A-Za-z])(?:pass|pw|PASS|PW)|_pwd|_PWD|[a-z]P(?:ass|wd|w))(\s{{0,1}}:?=>?\s{{0,2}}){_VALUE}",
+         assigned),
+        (rf"""(["'](?:[A-Za-z0-9]{{1,32}}[_-])?(?:pass|pwd|PASS|PWD))(["']\s{{0,4}}:\s{{0,4}}){_VALUE}""", assigned),
+        (
+            r"(?<![A-Za-z0-9_])([A-Z][A-Z0-9_]{0,64}_(?:KEY|PAT|AUTH|CREDS?))"
+            rf"""(["']?\s{{0,4}}(?::=|=>|=|:)\s{{0,4}}){_VALUE}""",
+            assigned,
+        ),
+        (rf"(?i)\b(account[_-]?key)([\"']?\s{{0,4}}[=:]\s{{0,4}}){_VALUE}", assigned),
+        (r"""(?i)\b(x-auth(?:-[a-z]{1,16})?)(\s{0,4}:\s{0,4})([^\r\n"']{1,4096})""", rf"\1\2{MASK}"),
+        # PASSWORD 'x', IDENTIFIED BY 'x', SET PASSWORD FOR a = 'x', PASSWORD('x')
+        (
+            r"(?i)\b(password|identified\s{1,4}(?:with\s{1,4}[\w.]{1,64}\s{1,4})?(?:by|as))"
+            rf"""(\s{{1,4}}(?:for\s{{1,4}}[^\s=]{{1,128}}\s{{0,4}}=\s{{0,4}})?{quote}|\s{{0,4}}\(\s{{0,4}}{quote})"""
+            r"""([^'"\\\r\n]{1,512})""",
+            rf"\1\2{MASK}",
+        ),
+        (r"(?i)(<[a-z0-9_:.-]{0,32}(?:password|passwd|secret|token|api-?key)[a-z0-9_-]{0,16}>)([^<\r\n]{1,4096})",
+         rf"\1{MASK}"),
+        (rf"""(?i)\b(auth\s{{0,2}}=\s{{0,2}}\(\s{{0,2}}{quote}[^"'\r\n]{{0,128}}{quote}\s{{0,2}},\s{{0,2}}{quote})"""
+         r"""([^"'\\\r\n]{1,512})""", rf"\1{MASK}"),
+        (r"(?i)\b(login\s{1,4}\S{1,128}\s{1,4}passw(?:or)?d\s{1,4})(\S{1,512})", rf"\1{MASK}"),
+        # prose; a word with a digit that is no name of a method
+        (
+            r"(?i)\b(pass(?:word|wd|phrase)(?:\s{1,2}(?:is|was|of))?\s{1,2})"
+            r"(?!sha-?\d|argon2|pbkdf2|oauth2|bcrypt|md5|base64|utf)"
+            r"""(?=[^\s"'`]{0,64}\d)(?=[^\s"'`]{0,64}[A-Za-z])([^\s"'`,;]{6,512})""",
+            rf"\1{MASK}",
+        ),
+        (r"(discord(?:app)?\.com/api/webhooks/\d{1,32}|webhook\.office\.com/webhookb2)/[A-Za-z0-9@/_-]{8,}",
+         rf"\1/{MASK}"),
+        (r"(telegram\.org/bot\d{6,12}):[A-Za-z0-9_-]{16,}", rf"\1:{MASK}"),
+        (
+            r"(?<![A-Za-z0-9_-])(?:"
+            r"dckr_(?:pat|oat)_[A-Za-z0-9_-]{16,}|glrt-[A-Za-z0-9_-]{16,}|hv[sb]\.[A-Za-z0-9_-]{20,}"
+            r"|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32,}|lin_api_[A-Za-z0-9]{30,}|ntn_[A-Za-z0-9]{30,}|gsk_[A-Za-z0-9]{30,}"
+            r"|xai-[A-Za-z0-9]{30,}|nvapi-[A-Za-z0-9_-]{30,}|whsec_[A-Za-z0-9+/=]{20,}|tskey-[A-Za-z0-9-]{16,}"
+            r"|rubygems_[a-f0-9]{32,}|do[or]_v1_[a-f0-9]{32,}|sntry[su]_[A-Za-z0-9+/=_-]{20,}|figd_[A-Za-z0-9_-]{20,}"
+            r"|pul-[a-f0-9]{32,})",
+            MASK,
+        ),
+    ]  # fmt: skip

@@ -212,7 +212,8 @@ def is_variable(raw: str) -> bool:
     if inner[:1] != "$":
         return inner[:1] == "`"
     name = inner[2:-1] if inner[1:2] == "{" and inner.endswith("}") else inner[1:]
-    return name.isidentifier() or inner[1:2] == "(" or inner == "$"
+    is_command = inner[1:2] == "(" and "echo" not in inner and "printf" not in inner
+    return name.isidentifier() or is_command or inner == "$"
 
 
 _STDIN = -1

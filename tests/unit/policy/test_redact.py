@@ -63,6 +63,28 @@ PEM = "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEowIBAAKCAQEA\nq83vEjRWeJA=\n---
         ("PUT https://a.blob.example/c/b?sv=2022&sp=rw&sig=ab%2Fcd%3D", "ab%2Fcd"),
         ("https://b.example/o?X-Amz-Signature=fe5f80f77d5fa3beca", "fe5f80f77d5fa3beca"),
         ("https://maps.example/v1?key=Qz81kd02mvb7&q=x", "Qz81kd02mvb7"),
+        ("DB_PASS=hunter2 make", "hunter2"),
+        ("MYSQL_PWD=hunter2 mysql", "hunter2"),
+        ("STRIPE_KEY=hunter2 make", "hunter2"),
+        ("helm install a b --set auth.rootPass=hunter2,x=y", "hunter2"),
+        ("curl -d 'user=a&pass=hunter2' x", "hunter2"),
+        (r'curl -d "{\"password\": \"hunter2\"}" x', "hunter2"),
+        (r'echo "API_KEY = \"hunter2\"" >> .env', "hunter2"),
+        ('{"db_pass": "hunter2"}', "hunter2"),
+        ("curl -H 'X-Auth: hunter2' x", "hunter2"),
+        ("psql -c \"ALTER USER x WITH PASSWORD 'hunter2'\"", "hunter2"),
+        (r"psql -c 'ALTER USER x PASSWORD '\''hunter2'\'''", "hunter2"),
+        ("CREATE USER x IDENTIFIED WITH mysql_native_password BY 'hunter2'", "hunter2"),
+        ("SET PASSWORD FOR x@y = 'hunter2'", "hunter2"),
+        ("SET PASSWORD = PASSWORD('hunter2')", "hunter2"),
+        ("AccountName=a;AccountKey=hunter2==;EndpointSuffix=x", "hunter2"),
+        ("<password>hunter2</password>", "hunter2"),
+        ("requests.post(url, auth=('ada', 'hunter2'))", "hunter2"),
+        ("machine x login ada password hunter2", "hunter2"),
+        ("my password is hunter2, use it", "hunter2"),
+        ("https://discord.com/api/webhooks/123456/hunter2hunter2", "hunter2"),
+        ("https://api.telegram.org/bot123456789:AAhunter2hunter2hunter2/sendMessage", "hunter2"),
+        ("docker login with dckr_" + "pat_hunter2hunter2hunter2", "hunter2"),
     ],
 )  # fmt: skip
 def test_a_secret_is_hidden(text: str, secret: str) -> None:
@@ -85,6 +107,11 @@ def test_a_secret_is_hidden(text: str, secret: str) -> None:
         "SELECT * FROM users",
         "scp file host:/path",
         "git@github.com:a/b.git",
+        "the password is wrong, and the password sha256 too",
+        "3 pass, 2 fail: git log --author=ada",
+        "PRIMARY KEY (id)",
+        "bypass=1 compass=2",
+        "<a>password</a>",
     ],
 )
 def test_harmless_text_stays(text: str) -> None:
@@ -175,6 +202,19 @@ def test_fields_with_telling_names_are_hidden_whatever_they_hold() -> None:
     shown = for_people({"apiKey": "zzz", "nested": {"Password": ["a"], "max_tokens": 5, "path": "x"}, "token": None})
     assert shown == {"apiKey": "***", "nested": {"Password": "***", "max_tokens": 5, "path": "x"}, "token": None}
     assert not is_sensitive("max_tokens")
+    assert for_people({"auth": {"user": "a", "pass": "b"}, "dbPass": "c", "passed": 3}) == {
+        "auth": "***", "dbPass": "***", "passed": 3,
+    }  # fmt: skip
+
+
+def test_a_field_that_another_one_names_is_hidden() -> None:
+    env = [{"name": "DB_PASSWORD", "value": "zzz"}, {"key": "LANG", "value": "C"}]
+    assert for_people({"env": env}) == {"env": [{"name": "DB_PASSWORD", "value": "***"}, env[1]]}
+
+
+def test_a_list_may_be_a_command() -> None:
+    shown = for_people({"argv": ["docker", "login", "-p", "zzz"], "args": ["--token", "zzz", "--token-file", "f"]})
+    assert shown == {"argv": ["docker", "login", "-p", "***"], "args": ["--token", "***", "--token-file", "f"]}
 
 
 def test_long_deep_and_wide_values_are_cut_and_say_so() -> None:

@@ -58,7 +58,7 @@ def load() -> None:
         __import__(name)
     codec.compress(b"")
     sha256.hurry()
-    redact("token=x")
+    redact("mysql -px token=x")
 
 
 def files() -> list[str]:
