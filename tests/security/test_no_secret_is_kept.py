@@ -217,3 +217,15 @@ def test_a_command_that_undoes_and_holds_a_credential_is_refused(cli: Cli) -> No
         assert result.code != 0 and "zqhunter2" not in result.out + result.err
     cli("record", "command", "--description", "x", "--", "true", "--password-file", "f")
     assert "zqhunter2" not in cli("effects", "--json").out
+
+
+def test_a_credential_that_an_undoing_program_prints_is_not_kept(cli: Cli, home: Path, project: Path) -> None:
+    tool = project.parent / "revoke"
+    for code in (0, 1):
+        tool.write_text(f"#!/bin/sh\necho 'revoked, token=zq''hunter2, bye'; exit {code}\n")
+        tool.chmod(0o755)
+        cli("checkpoint", f"base{code}")
+        cli("record", "command", "--description", "x", "--", str(tool))
+        result = cli("rollback", f"base{code}", "--effects", "--yes", "--json", check=False)
+        assert "revoked" in result.out and "hunter2" not in result.out
+    assert not [path for path in home.rglob("*") if path.is_file() and b"zqhunter2" in path.read_bytes()]

@@ -81,6 +81,7 @@ def drivers(journal: Journal, memory: Memory | None = None, root: bytes = b"") -
     from reprieve.effects.objects import ObjectsDriver
     from reprieve.effects.sql import SqlDriver
     from reprieve.policy.egress import address_for
+    from reprieve.policy.redact import redact
 
     def egress(forward: str, url: str, address: str) -> str:
         return address_for(forward, url, forward_address=address)
@@ -88,8 +89,8 @@ def drivers(journal: Journal, memory: Memory | None = None, root: bytes = b"") -
     own: dict[str, Driver] = {
         "sql": SqlDriver(),
         "objects": ObjectsDriver(sign=journal.log.fingerprint),
-        "command": CommandDriver(),
-        "mcp": McpDriver(sign=journal.log.fingerprint),
+        "command": CommandDriver(clean=redact),
+        "mcp": McpDriver(sign=journal.log.fingerprint, clean=redact),
         "memory": MemoryDriver(memory, is_alive=is_alive),
         "http": HttpDriver(egress, sign=journal.log.fingerprint, sleep=time.sleep, clock=time.time_ns),
     }

@@ -20,7 +20,7 @@ from reprieve.model.effect import FAILED, MANUAL, UNDONE, UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from reprieve.model.effect import Effect, Json
 
@@ -89,7 +89,10 @@ def found(argv: Sequence[str]) -> list[str]:
 
 
 class CommandDriver:
-    """Runs the commands."""
+    """Runs the commands. `clean` takes secrets out of what they print, which is kept."""
+
+    def __init__(self, *, clean: Callable[[str], str] = str) -> None:
+        self._clean = clean
 
     def says(self, effect: Effect) -> str:
         import shlex
@@ -135,7 +138,7 @@ class CommandDriver:
                 )
             except OSError as e:
                 return Outcome(MANUAL if number else FAILED, f"{argv[0]} could not be started: {e.strerror}")
-            text = output.decode("utf-8", "replace")[-_SHOWN:].strip()
+            text = self._clean(output.decode("utf-8", "replace"))[-_SHOWN:].strip()
             said = f": {text}" if text else ""
             if limit:
                 return Outcome(MANUAL, f"ended by us after {limit}; how far it came is not known{said}")

@@ -31,10 +31,10 @@ _WAIT_S = 60.0
 
 
 class McpDriver:
-    """Calls the tool."""
+    """Calls the tool. `clean` takes secrets out of what it answers, which is kept."""
 
-    def __init__(self, *, sign: Callable[[bytes], str]) -> None:
-        self._sign = sign
+    def __init__(self, *, sign: Callable[[bytes], str], clean: Callable[[str], str] = str) -> None:
+        self._sign, self._clean = sign, clean
 
     def says(self, effect: Effect) -> str:
         import json
@@ -76,7 +76,7 @@ class McpDriver:
             return Outcome(FAILED, e.message)
         except Unanswered as e:
             return Outcome(MANUAL if e.is_sent else FAILED, e.message)
-        said = "".join(c if c.isprintable() else " " for c in answer.text())[:_SHOWN]
+        said = "".join(c if c.isprintable() else " " for c in self._clean(answer.text()))[:_SHOWN]
         if answer.is_error:  # it ran, and may have done a part of its work
             return Outcome(MANUAL, f"the tool answered with an error; how far it came is not known: {said}")
         return Outcome(UNDONE, said)
