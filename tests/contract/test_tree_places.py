@@ -394,6 +394,70 @@ def test_F32_a_mount_that_came_later_is_not_emptied(cli: Cli, project: Path, tmp
 
 
 @root_only
+@pytest.mark.parametrize("native", ["1", "0"], ids=["c", "python"])
+def test_F32_a_file_or_folder_bound_from_the_same_file_system_is_left_alone(
+    cli: Cli, project: Path, tmp_path: Path, native: str
+) -> None:
+    """Its device is the tree's own: named all the same, before and after, and the rest goes back around it."""
+    env = {"REPRIEVE_NATIVE": native, "REPRIEVE_HELPER": "off"}
+    source, folder, odd = tmp_path / "env", tmp_path / "folder", project / "odd \\ name"
+    source.write_text("outside\n")
+    folder.mkdir()
+    (folder / "theirs").write_text("outside\n")
+    (project / "later").write_text("outside\n")
+    (project / "later").chmod(0o644)
+    source.chmod(0o600)
+    with mounted("bind", project / ".env", scratch=tmp_path, source=source):
+        made = cli("checkpoint", "--json", check=False, env=env).json["checkpoint"]
+        assert paths(made["gaps"]) == {".env"}
+        with (
+            mounted("bind", project / "later", scratch=tmp_path, source=source),
+            mounted("bind", odd, scratch=tmp_path, source=folder),
+        ):
+            (project / ".env").write_text("agent\n")
+            (project / "README.md").write_text("wrecked\n")
+            answer = cli("rollback", "--json", check=False, env=env)
+            assert answer.code == 6
+            assert paths(answer.json["report"]["not_undone"]) == {"later", odd.name}
+            assert source.read_text() == "agent\n" and source.stat().st_mode & 0o777 == 0o600
+            assert (folder / "theirs").exists()
+            assert (project / "README.md").read_text() == "# A project\n\nIt does things.\n"
+    odd.rmdir()
+    assert cli("checkpoint", "--json", env=env).json["checkpoint"]["gaps"] == []  # no mount any more
+
+
+@root_only
+def test_F32_a_mount_that_is_excluded_is_not_named_for_being_one(cli: Cli, project: Path, tmp_path: Path) -> None:
+    source = tmp_path / "env"
+    source.write_text("outside\n")
+    (project / "reprieve.toml").write_text('exclude = [".env", "cache"]\n')
+    (project / "cache").mkdir()
+    with (
+        mounted("bind", project / ".env", scratch=tmp_path, source=source),
+        mounted("bind", project / "cache" / "file", scratch=tmp_path, source=source),
+    ):
+        gaps = cli("checkpoint", "--json").json["checkpoint"]["gaps"]
+    assert {(gap["path"], gap["reason"]) for gap in gaps} == {
+        (".env", "excluded by configuration"),
+        ("cache", "excluded by configuration"),
+    }
+
+
+@root_only
+def test_F32_a_mount_in_the_way_of_a_rollback_is_named(cli: Cli, project: Path, tmp_path: Path) -> None:
+    """With cross_mounts it is part of the tree, and can't be replaced: nothing is touched, and the path is said."""
+    env = {"REPRIEVE_CROSS_MOUNTS": "1"}
+    source = tmp_path / "env"
+    source.write_text("good\n")
+    with mounted("bind", project / ".env", scratch=tmp_path, source=source) as at:
+        cli("checkpoint", env=env)
+        at.write_text("bad\n")
+        answer = cli("rollback", check=False, env=env)
+        assert answer.code == 5 and "'.env': Device or resource busy" in answer.err
+        assert at.read_text() == "bad\n"
+
+
+@root_only
 def test_F32_a_mount_is_crossed_when_asked(cli: Cli, project: Path, tmp_path: Path) -> None:
     """With cross_mounts its content is part of the tree."""
     env = {"REPRIEVE_CROSS_MOUNTS": "1"}

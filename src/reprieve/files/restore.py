@@ -243,20 +243,25 @@ class Restore:
     # -- acting
 
     def apply(self) -> None:
-        """Carry the moves out. On failure they are taken back and the error is raised."""
+        """Carry the moves out. On failure they are taken back and the error is raised, with the path if it is one's."""
+        at = b""
         early = {i for i, move in enumerate(self.moves) if not self._staged[i] and adds_xattrs(*move[1:])}
         try:
             # all that may find the disk full comes first: from then on everything can be taken back by moving
             for i in sorted(early):
                 path, before, after = self.moves[i]
+                at = path
                 self._create(i, path, before, after)  # type: ignore[arg-type]
             plain = self._plain_steps()
+            at = b""
             made = self._begin_databases(plain)
             made |= self._make([step for step in plain["trash"] if step[1] not in made])
             for i in range(len(self.moves) - 1, -1, -1):
                 path, before, after = self.moves[i]
                 if before is not None and (after is None or after.kind != before.kind) and i not in made:
+                    at = path
                     self._steps.remove(path, before, after)
+            at = b""
             rest = [step for step in plain["swap"] + plain["new"] if step[1] not in made]
             made |= early | self._make(rest) | self._keep_dirs()
             for i, (path, before, after) in enumerate(self.moves):
@@ -265,9 +270,11 @@ class Restore:
                     if self.moves[top][0] in self.done:
                         self.done.add(path)
                 elif after is not None and i not in made and not self._steps.is_conflicted(path):
+                    at = path
                     self._create(i, path, before, after)
             self._steps.keep_databases_whole(self._wanted_at)
         except OSError as error:
+            error.filename = at or None
             self._steps.take_back(self.moves, error, self._clean_up)
             raise
 

@@ -20,6 +20,7 @@ from reprieve.files.content import WHOLE, Captured, Unstable, capture, is_sparse
 from reprieve.files.databases import has_names
 from reprieve.files.gaps import MOVED, gaps_of, in_sight, why
 from reprieve.files.links import group_links
+from reprieve.files.mounts import mounts_inside
 from reprieve.files.processes import is_mapped
 from reprieve.model.change import EXCLUDED, TOO_LARGE, UNREADABLE, WORKSPACE_FILE, Gap, classify
 from reprieve.model.entry import BLOCK, CHAR, DIR, FIFO, FILE, SOCKET, SYMLINK, Entry
@@ -153,27 +154,43 @@ class _Work:
                 return path.partition(b"/")[0] in names and (inner is None or inner(path, is_dir))
 
         seconds, ns = divmod(floor, 1_000_000_000)
-        mounts, skip = self.limits.cross_mounts, self.limits.skip
+        cross, skip = self.limits.cross_mounts, self.limits.skip
+        mounts: frozenset[bytes] = frozenset()
+        how = (self.root_fd, self.last, seconds, ns, cross, accept)
         try:
             look = self._rows_to_look_at()
             # nothing to look at: not even at the index
             nothing: tuple[bytearray, list[bytes], list[tuple[bytes, int, bool]]] = (tree.pack([]), [], [])
-            found = (
-                nothing
-                if look == b""
-                else native.scan(self.root_fd, self.last, seconds, ns, mounts, accept, skip, look)
-            )
+            if look is None and not cross:  # a tree with a mount inside is not followed
+                mounts = mounts_inside(self.beneath)
+            found = nothing if look == b"" else native.scan(*how, skip | mounts, look)
         except LookupError:  # the tree is not as it was told
-            found = native.scan(self.root_fd, self.last, seconds, ns, mounts, accept, skip)
+            mounts = frozenset() if cross else mounts_inside(self.beneath)
+            found = native.scan(*how, skip | mounts)
         self.rows, self.gone, problems = found
         for path, code, _ in problems:
             if not path:
                 raise OSError(code, os.strerror(code), ".")
             self.gaps[path] = (why(code), -1)
+        for path in sorted(mounts, key=len):
+            self._leave_mount(path, accept)
         self._part_case_twins()
         self._recheck(floor)
         self._pair_databases(floor)
         self.hints = bytes(self.rows) if self.last is not None else b""
+
+    def _leave_mount(self, path: bytes, accept: Callable[[bytes, bool], bool] | None) -> None:
+        """The scan passed it by; it is named, unless it is left out anyway or lies in what is."""
+        for at in reversed((path, *tree.ancestors(path))):
+            if at in self.gaps or at in self.limits.skip:
+                return
+            known = tree.lookup(self.last, at) if self.last is not None else None
+            if accept is None or not at or (known is not None and not known.gap):
+                continue
+            st = self.beneath.seen(at)
+            if not accept(at, st is not None and stat.S_ISDIR(st.st_mode)):
+                return
+        self.gaps[path] = (why(errno.EXDEV), -1)
 
     def _rows_to_look_at(self) -> bytes | None:
         """None: all. Asked before the first look: what changes from now on is told the next time."""

@@ -118,7 +118,8 @@ def finish(capture: Capture, begun: Begun, *, now_ns: int) -> Report:
     except OSError as e:
         # the moves were taken back; had that failed too, Partial would have been raised and the intent kept
         capture.timeline.set_intent(b"")
-        raise Refused(f"the rollback could not be carried out ({e.strerror}); everything is as it was before") from e
+        why = f"'{native_text(e.filename)}': {e.strerror}" if e.filename else e.strerror
+        raise Refused(f"the rollback could not be carried out ({why}); everything is as it was before") from e
     try:
         report = _record(capture, intent, restore, index, head, now_ns)
     except (OSError, ReprieveError) as e:

@@ -9,6 +9,7 @@ import time
 
 from reprieve.files import marks, told
 from reprieve.files.follow import Follower, Lost
+from reprieve.files.mounts import plain
 
 _TREES = 4
 _SHARE = 4  # of the watches that the system allows a user at most this part, so that editors find some
@@ -264,14 +265,8 @@ def _read_mounts(fd: int) -> list[Mount]:
         fields = line.split(b" ")
         if b"-" in fields[5:]:
             type_at = fields.index(b"-", 5) + 1
-            found.append((_plain(fields[4]), fields[type_at], _plain(fields[-1]) + b","))
+            found.append((plain(fields[4]), fields[type_at], plain(fields[-1]) + b","))
     return found
-
-
-def _plain(field: bytes) -> bytes:
-    for code, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
-        field = field.replace(code, byte)
-    return field
 
 
 def _amount(follower: Follower) -> str:
