@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
+from reprieve.app.moves import Moves
+from reprieve.model.plan import Choices
+from reprieve.rollback.execute import begin
+from reprieve.store.chain import new_id
 from support import Cli
+from support.desk import Desk
 
 
 @pytest.fixture
@@ -60,3 +66,21 @@ def test_a_line_tells_id_kind_age_and_label(history: Cli) -> None:
     line = history("log", "-n", "1").out
     for word in ("checkpoint", "just now", '"number 4"', "1 path changed"):
         assert word in line
+
+
+@pytest.mark.parametrize("words", [("log",), ("show", "start")])
+def test_an_unfinished_rollback_is_mentioned_until_it_is_finished(
+    cli: Cli, project: Path, words: tuple[str, ...]
+) -> None:
+    """`log` and `show` only read; who is told of it by them knows what to type."""
+    (project / "text").write_text("good\n")
+    cli("checkpoint", "start")
+    (project / "text").write_text("bad\n")
+    with Desk(project) as desk, desk.ws.store.lock(desk.ws.id):
+        seen = desk.ws.capture.look(keep=True)
+        plan = Moves(desk.ws, seen).rollback(desk.ws.resolve("start"), choices=Choices())
+        begin(desk.ws.capture, plan, seen, new_id=new_id, now_ns=time.time_ns())  # and no further: killed
+    assert "was interrupted; 'reprieve status'" in cli(*words).err
+    assert cli(*words, "--json").json["ok"] and (project / "text").read_text() == "bad\n"
+    assert "was finished" in cli("status").err and (project / "text").read_text() == "good\n"
+    assert cli(*words).err == ""

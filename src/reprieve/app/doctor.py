@@ -86,7 +86,7 @@ def _contents(ws: Workspace) -> Iterator[Finding]:
         yield Finding("warn", "checkpoints", "there is none yet", "reprieve checkpoint")
         return
     if ws.timeline.intent():
-        yield Finding("warn", "rollback", "one was interrupted", "any command here finishes it: reprieve status")
+        yield Finding("warn", "rollback", "one was interrupted", "finish it: reprieve status")
     checked = verify(ws, sample=0.01)
     for problem in checked.problems:
         yield Finding("bad", "store", problem, "see all of it: reprieve verify")

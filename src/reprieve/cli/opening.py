@@ -19,3 +19,11 @@ def workspace(args: Parsed, out: Terminal, *, create: bool = False) -> Workspace
     return open_workspace(
         args.start, create=create, reporter=out.reporter, allow_anywhere=args.flag(ANYWHERE.name.removeprefix("--"))
     )
+
+
+def timeline(args: Parsed, out: Terminal) -> Workspace:
+    """The same for commands that only read the timeline: they wait for nobody, and so leave an unfinished move."""
+    ws = workspace(args, out)
+    if any(one.timeline.intent() for one in (ws, *(annex.ws for annex in ws.annexes))):
+        out.reporter.warn("a rollback is under way, or was interrupted; 'reprieve status' waits for it, or finishes it")
+    return ws

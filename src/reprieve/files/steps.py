@@ -370,7 +370,7 @@ class Steps:
         except OSError as second:
             raise Partial(
                 f"the rollback stopped half-way ({error.strerror}) and could not be taken back ({second.strerror})",
-                hints=["free some space or rights, then run any reprieve command here: it finishes the rollback first"],
+                hints=["free some space or rights, then run reprieve status here: it finishes the rollback"],
             ) from error
 
 

@@ -39,7 +39,7 @@ def run(args: Parsed, out: Terminal) -> int:
     actor = args.text("actor")
     shown: list[dict[str, object]] = []
     is_empty = True
-    with opening.workspace(args, out) as ws, out.paged():
+    with opening.timeline(args, out) as ws, out.paged():
         left = number or -1
         for entry in merged(ws.log(search=args.text("search"), kinds=kinds), NewestFirst(ws)):
             if isinstance(entry, dict):

@@ -25,7 +25,7 @@ SPEC = Command(
 
 
 def run(args: Parsed, out: Terminal) -> int:
-    with opening.workspace(args, out) as ws:
+    with opening.timeline(args, out) as ws:
         if (found := find_effect(ws, args.text("REF"))) is not None:
             from reprieve.app.effects import json_of
 
