@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from reprieve.app.workspace import Workspace
     from reprieve.files.snapshot import Snapshot
     from reprieve.rollback.chains import Link
-    from reprieve.rollback.selective import Decided
+    from reprieve.rollback.decided import Decided
 
 _PUSHED = b"/logs/refs/remotes/"
 
@@ -228,7 +228,9 @@ class Moves:
         choices: Choices,
         target: str,
     ) -> Decided:
-        from reprieve.rollback.selective import Tools, decide  # only here: most rollbacks have nothing to merge
+        # only here: most rollbacks have nothing to merge
+        from reprieve.rollback.decided import Tools
+        from reprieve.rollback.selective import decide
 
         only = self.capture.limits.only
         is_seen = (lambda path: path.partition(b"/")[0] in only) if only else (lambda path: True)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from reprieve.rollback.chains import Link, Span
-    from reprieve.rollback.selective import Decided
+    from reprieve.rollback.decided import Decided
 
 
 def span_keys(span: Span) -> set[str]:
