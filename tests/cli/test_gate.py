@@ -164,6 +164,22 @@ def test_what_needs_a_secret_to_be_undone_says_so_and_is_never_undone_without_it
     assert "needs a secret" in cli("show", effect["id"]).out
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        'X_TOKEN="$(npm unpublish other)" npm publish',
+        "npm publish --password `npm unpublish other`",
+        'curl -X POST -H "Authorization: Bearer $(npm unpublish other)" https://example.com',
+        "echo Authorization: x; npm unpublish other",
+        'echo "$(npm unpublish other; echo a)" | sudo -S npm publish',
+    ],
+)
+def test_what_is_approved_is_shown_even_where_a_secret_would_be(agent: Agent, cli: Cli, line: str) -> None:
+    assert agent.asks(line)[0] == "ask"
+    (approval,) = cli("approvals", "--json").json["approvals"]
+    assert "***" in approval["action"] and "npm unpublish other" in approval["action"]
+
+
 def test_a_secret_that_the_way_back_does_without_costs_nothing(agent: Agent, cli: Cli) -> None:
     make = "docker network create --label password=s3cret --label a=b net"
     assert agent.asks(make)[0] == "allow"

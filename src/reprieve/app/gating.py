@@ -19,6 +19,8 @@ from reprieve.model.hookevent import ASK, DENY, FAILED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from reprieve.app.workspace import Workspace
     from reprieve.model.hookevent import HookEvent
 
@@ -67,8 +69,9 @@ def look(ws: Workspace, event: HookEvent, *, is_again: bool = False) -> tuple[Co
         plain = next((c for c in verdict.commands if c.cls not in SAFE and c.cls != OPAQUE), None)
         cls, reason = (plain.cls, plain.reason) if plain is not None else (cls, reason)
     if verdict.decision != RUN and not (cls == OPAQUE and mode != AUTOPILOT):
-        reason = redact_beside(reason, (command.argv for command in verdict.commands))
-        asked = _unless_approved(ws, text, cwd, cls, reason, mode, verdict.hints, is_again=is_again)
+        runs = [command.argv for command in verdict.commands]
+        reason = redact_beside(reason, runs)
+        asked = _unless_approved(ws, text, runs, cwd, cls, reason, mode, verdict.hints, is_again=is_again)
     if asked is not None and not (asked.decision == ASK and event.can_ask):
         raise asked
     known = [command for command in verdict.commands if command.match is not None and None not in command.argv]
@@ -118,6 +121,7 @@ def finish(ws: Workspace, window: str, end: str) -> None:
 def _unless_approved(
     ws: Workspace,
     text: str,
+    runs: Sequence[Sequence[str | None]],
     cwd: str,
     cls: str,
     reason: str,
@@ -127,7 +131,6 @@ def _unless_approved(
     is_again: bool,
 ) -> Stopped | None:
     from reprieve.app.effects import approvals_of, journal_of
-    from reprieve.policy.redact import redact
     from reprieve.store.hashing import sha256
 
     hash = sha256(f"command\0{cwd}\0{text}".encode("utf-8", "surrogatepass")).hex()
@@ -136,7 +139,7 @@ def _unless_approved(
             approvals = approvals_of(journal, ws)
             if approvals.use(hash) or (is_again and approvals.was_used(hash)):
                 return None
-            asked = approvals.ask(hash, f"run in {cwd}: {redact(text)}", cls)
+            asked = approvals.ask(hash, f"run in {cwd}: {_shown(text, runs)}", cls)
     except ReprieveError as error:
         raise Stopped(DENY, f"Reprieve cannot ask anybody: {error.message}") from error
     word = f"Reprieve: this step can't be taken back ({reason})."
@@ -146,3 +149,16 @@ def _unless_approved(
             DENY, f"{word} Autopilot refuses it. {tips}. A person can allow exactly this: reprieve approve {asked.id}"
         )
     return Stopped(ASK, f"{word} A person can also allow exactly this once: reprieve approve {asked.id}")
+
+
+def _shown(text: str, runs: Sequence[Sequence[str | None]]) -> str:
+    """The line for the person who is to allow it, without secrets. No command goes with them: TOKEN="$(rm -r x)"."""
+    from reprieve.policy.redact import MASK, redact, redact_words
+
+    shown = redact(text)
+    if shown == text:
+        return shown
+    lines = [redact_words(["…" if word is None else word for word in argv]) for argv in runs if argv]
+    if len(lines) < 2 and all(word in shown or MASK in word or word == "…" for words in lines for word in words):
+        return shown if lines else f"{shown} (what it runs could not be read)"
+    return f"{shown} (what it runs: {'; '.join(map(' '.join, lines))})"

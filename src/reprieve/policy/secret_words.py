@@ -25,12 +25,12 @@ _MAX_WORDS = 500  # of one command
 #   -u:     in such a value, what comes after the first `:` (% = alike); all if nothing does; nothing if there is none
 #   -u:!    also at the end of clustered letters (-su)
 #   @last   the last operand      @first/  what comes after the / in the first one     @pairs  the values of NAME=VALUE
-#   @key    what comes after an operand with a telling name             @after:auth  what comes after this operand
+#   @key    the two after an operand with a telling name     @after:login  the operand after this one (@after2: two)
 #   @begins:pass:  the rest of a word that begins so                    @stdin  what echo or <<< gives it
 _TABLE = """
 mysql mysqldump mysqladmin mysqlimport mysqlshow mysqlcheck mysqlslap mysqlsh mariadb mariadb-dump mariadb-admin ││ -p+
 mysqladmin mariadb-admin nmcli │ password │ @after:password
-redis-cli valkey-cli keydb-cli ││ -a. --pass @after:auth @after:requirepass @after:masterauth
+redis-cli valkey-cli keydb-cli ││ -a. --pass @after2:auth @after:requirepass @after:masterauth
 mycli mongo mongosh mongodump mongorestore mongoimport mongoexport cqlsh ││ -p
 sqlcmd bcp tsql mosquitto_pub mosquitto_sub ipmitool zip unzip ││ -P
 sqlplus ││ @first/
@@ -53,7 +53,8 @@ fly flyctl vercel doctl ││ -t
 netlify ││ --auth
 pulumi │ set --secret │ @last
 vault bao │ put|write|patch │ @pairs
-vault bao cargo wandb bw │ login|unlock|unseal │ @after:login @after:unlock @after:unseal
+vault bao cargo wandb │ login|unseal │ @after:login @after:unseal
+bw │ login|unlock │ @after2:login @after:unlock
 snyk ││ @after:auth
 ngrok ││ @after:authtoken @after:add-authtoken
 mc │ alias set │ @last
@@ -260,14 +261,14 @@ def _find(secret: str, words: Sequence[str], is_telling: Callable[[str], bool]) 
         return [(n, words[n].index("=") + 1) for n in operands if "=" in words[n]]
     if kind == "@first/":
         return [(n, words[n].index("/") + 1) for n in operands[:1] if words[n].find("/") > 0]
-    if kind == "@after":
+    if kind in ("@after", "@after2"):
         after = next((n for n in operands if words[n].lower() == what), len(words))
-        return [(n, 0) for n in operands if n > after]
+        return [(n, 0) for n in operands if n > after][: 2 if kind == "@after2" else 1]
     # @key
     for n in operands:
         name, equals, _ = words[n].partition("=")
         if is_telling(name) or name.endswith("_auth") or name.startswith("http-basic"):
-            return [(n, len(name) + 1)] if equals else [(later, 0) for later in operands if later > n]
+            return [(n, len(name) + 1)] if equals else [(later, 0) for later in operands if later > n][:2]
     return []
 
 

@@ -139,6 +139,7 @@ def test_harmless_text_stays(text: str) -> None:
         ("kubectl create secret generic --from-literal=a=s3cret", "kubectl create secret generic --from-literal=a=***"),
         ("htpasswd -bc f ada s3cret 2>&1 > out", "htpasswd -bc f ada *** 2>&1 > out"),
         ("openssl enc -aes256 -pass pass:s3cret -in f", "openssl enc -aes256 -pass pass:*** -in f"),
+        ("mysqladmin -u root password s3cret drop db", "mysqladmin -u root password *** drop db"),
         ("sqlplus scott/s3cret@db @f.sql", "sqlplus scott/*** @f.sql"),
         ("smbclient //h/s -U ada%s3cret", "smbclient //h/s -U ada%***"),
         ("vault kv put secret/x any=s3cret", "vault kv put secret/x any=***"),
