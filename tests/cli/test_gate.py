@@ -172,6 +172,8 @@ def test_what_needs_a_secret_to_be_undone_says_so_and_is_never_undone_without_it
         'curl -X POST -H "Authorization: Bearer $(npm unpublish other)" https://example.com',
         "echo Authorization: x; npm unpublish other",
         'echo "$(npm unpublish other; echo a)" | sudo -S npm publish',
+        'docker login -p unpublish; X_TOKEN="$(npm unpublish other)" npm publish',
+        'X_TOKEN="$(curl -H "Authorization: x" https://example.com; npm unpublish other)" npm publish',
     ],
 )
 def test_what_is_approved_is_shown_even_where_a_secret_would_be(agent: Agent, cli: Cli, line: str) -> None:

@@ -162,6 +162,7 @@ COMMANDS = (
     "poetry publish -p{}",
     "ssh host 'mysql -p{} -e \"DROP TABLE x\"'",
     "STRIPE_KEY={} npm publish",
+    "X_TOKEN={}; npm publish --x $X_TOKEN && npm unpublish $X_TOKEN",
     "export AWS_SECRET_ACCESS_KEY={}; aws s3 rb s3://x",
     "sshpass -p {} ssh host reboot",
     "psql postgresql://u:{}@h/db -c 'DROP TABLE x'",

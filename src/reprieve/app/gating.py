@@ -70,7 +70,7 @@ def look(ws: Workspace, event: HookEvent, *, is_again: bool = False) -> tuple[Co
         cls, reason = (plain.cls, plain.reason) if plain is not None else (cls, reason)
     if verdict.decision != RUN and not (cls == OPAQUE and mode != AUTOPILOT):
         runs = [command.argv for command in verdict.commands]
-        reason = redact_beside(reason, runs)
+        reason = redact_beside(reason, text, runs)
         asked = _unless_approved(ws, text, runs, cwd, cls, reason, mode, verdict.hints, is_again=is_again)
     if asked is not None and not (asked.decision == ASK and event.can_ask):
         raise asked
@@ -153,12 +153,15 @@ def _unless_approved(
 
 def _shown(text: str, runs: Sequence[Sequence[str | None]]) -> str:
     """The line for the person who is to allow it, without secrets. No command goes with them: TOKEN="$(rm -r x)"."""
-    from reprieve.policy.redact import MASK, redact, redact_words
+    from reprieve.policy.redact import MASK, redact, redact_values, redact_words
 
     shown = redact(text)
     if shown == text:
         return shown
-    lines = [redact_words(["…" if word is None else word for word in argv]) for argv in runs if argv]
+    # what is echoed may be a password for the next one in the pipe
+    spoken = [(argv[0], None) if argv[0] in ("echo", "printf") else argv for argv in runs if argv]
+    # word by word: in a line of them a pattern may take too much for a secret
+    lines = [redact_words(["…" if word is None else word for word in argv]) for argv in spoken]
     if len(lines) < 2 and all(word in shown or MASK in word or word == "…" for words in lines for word in words):
         return shown if lines else f"{shown} (what it runs could not be read)"
-    return f"{shown} (what it runs: {'; '.join(map(' '.join, lines))})"
+    return f"{shown} (what it runs: {redact_values('; '.join(map(' '.join, lines)), text)})"

@@ -88,8 +88,11 @@ def redact_words(words: Sequence[str]) -> list[str]:
     return shown
 
 
-def redact_beside(text: str, commands: Iterable[Sequence[str | None]]) -> str:
-    """The same for a text about commands: it may name a word that is a secret only where it stands in one of them."""
+def redact_beside(text: str, line: str, commands: Iterable[Sequence[str | None]]) -> str:
+    """The same for a text about a line of a shell and the commands that were read in it.
+
+    It may name a word that is a secret only where it stands in a command, or the value of a variable.
+    """
     import re
 
     for argv in commands:
@@ -97,7 +100,18 @@ def redact_beside(text: str, commands: Iterable[Sequence[str | None]]) -> str:
         for word, shown in zip(words, redact_words(words), strict=True):
             if word != shown:
                 text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", lambda _, shown=shown: shown, text)  # type: ignore[misc]
-    return redact(text)
+    return redact(redact_values(text, line))
+
+
+def redact_values(text: str, line: str) -> str:
+    """The text without the secrets that a line of a shell gives to variables, and only these."""
+    import re
+
+    for found in re.finditer(r"""\b[A-Za-z_]\w{0,64}=["']?([^\s"';&|$`/]{6,4096})""", line):
+        # a plain word stays: it may be what a command does, and who reads this decides about it
+        if any(c.isdigit() for c in found[1]) and redact(found[0]) != found[0]:
+            text = text.replace(found[1], MASK)
+    return text
 
 
 def redact_url(url: str) -> str:

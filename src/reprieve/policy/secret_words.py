@@ -23,7 +23,7 @@ _MAX_WORDS = 500  # of one command
 # Programs │ words that have to be there too (a|b: one of them; -b: among clustered letters) │ what is a secret:
 #   -p      the word after this option, or the rest of the same one     -p.  the word after it alone     -p+  the rest
 #   -u:     in such a value, what comes after the first `:` (% = alike); all if nothing does; nothing if there is none
-#   -u:!    also at the end of clustered letters (-su)
+#   -u:!    also at the end of clustered letters (-su)       -p^  the first of them: later ones are another program's
 #   @last   the last operand      @first/  what comes after the / in the first one     @pairs  the values of NAME=VALUE
 #   @key    the two after an operand with a telling name     @after:login  the operand after this one (@after2: two)
 #   @begins:pass:  the rest of a word that begins so                    @stdin  what echo or <<< gives it
@@ -78,6 +78,7 @@ rabbitmqctl │ add_user|change_password │ @last
 wpa_passphrase ││ @last
 swaks sendemail ││ -ap. -xp.
 xfreerdp ││ @begins:/p:
+sshpass ││ -p^
 sudo │ -S │ @stdin
 passwd │ --stdin │ @stdin
 gpg gpg2 │ --passphrase-fd │ @stdin
@@ -104,7 +105,7 @@ def may_hold(text: str) -> bool:
 def _may_be_in(text: str, secret: str) -> bool:
     if secret[0] == "-":
         # the last of clustered letters is before a blank
-        return secret.rstrip(".+:%=!") in text or (secret[-1] == "!" and f"{secret[1]} " in text)
+        return secret.rstrip(".+:%=!^") in text or (secret[-1] == "!" and f"{secret[1]} " in text)
     return secret != "@stdin" or "|" in text or "<<<" in text
 
 
@@ -274,7 +275,7 @@ def _find(secret: str, words: Sequence[str], is_telling: Callable[[str], bool]) 
 
 def _option(secret: str, words: Sequence[str]) -> list[tuple[int, int]]:
     may_cluster, secret = secret[-1] == "!", secret.rstrip("!")
-    option, how = (secret[:-1], secret[-1]) if secret[-1] in ".+:%=" else (secret, "")
+    option, how = (secret[:-1], secret[-1]) if secret[-1] in ".+:%=^" else (secret, "")
     found: list[tuple[int, int]] = []
     for n, word in enumerate(words):
         if not word.startswith("-"):
@@ -287,8 +288,8 @@ def _option(secret: str, words: Sequence[str]) -> list[tuple[int, int]]:
             found.append((n, len(option) + 1))
         elif option[:2] != "--" and how != "." and word.startswith(option) and len(word) > len(option):
             found.append((n, len(option)))
-    if how in ("", ".", "+"):
-        return found
+    if how in ("", ".", "+", "^"):
+        return found[:1] if how == "^" else found
     return [(n, _beyond(words[n], start, how)) for n, start in found if how in words[n][start:]]
 
 

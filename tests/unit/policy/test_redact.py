@@ -140,6 +140,7 @@ def test_harmless_text_stays(text: str) -> None:
         ("htpasswd -bc f ada s3cret 2>&1 > out", "htpasswd -bc f ada *** 2>&1 > out"),
         ("openssl enc -aes256 -pass pass:s3cret -in f", "openssl enc -aes256 -pass pass:*** -in f"),
         ("mysqladmin -u root password s3cret drop db", "mysqladmin -u root password *** drop db"),
+        ("sshpass -p 's3 cret' ssh -p 22 h", "sshpass -p *** ssh -p 22 h"),
         ("sqlplus scott/s3cret@db @f.sql", "sqlplus scott/*** @f.sql"),
         ("smbclient //h/s -U ada%s3cret", "smbclient //h/s -U ada%***"),
         ("vault kv put secret/x any=s3cret", "vault kv put secret/x any=***"),
@@ -183,8 +184,11 @@ def test_an_option_and_its_value_are_two_words_of_an_argument_list() -> None:
 
 def test_a_text_about_a_command_does_not_tell_its_secret() -> None:
     text = "the rule does not know -ps3cret"
-    assert redact_beside(text, [("mysql", None, "-ps3cret")]) == "the rule does not know -p***"
-    assert redact_beside(text, [("ls", "-ps3cret")]) == text
+    assert redact_beside(text, "", [("mysql", None, "-ps3cret")]) == "the rule does not know -p***"
+    assert redact_beside(text, "", [("ls", "-ps3cret")]) == text
+    assert redact_beside(text, "X_TOKEN=s3cret; ls -p$X_TOKEN", [("ls", "-ps3cret")]) == "the rule does not know -p***"
+    assert redact_beside(text, "X=s3cret; ls -p$X", [("ls", "-ps3cret")]) == text
+    assert redact_beside("npm unpublish", "X_TOKEN=unpublish; npm $X_TOKEN", [("npm", "unpublish")]) == "npm unpublish"
 
 
 def test_of_a_url_not_even_the_name_of_who_asks_is_kept() -> None:
