@@ -14,7 +14,7 @@ from reprieve.errors import BadRef, Conflict, Usage
 from reprieve.files import native, tree
 from reprieve.files.content import read as read_pieces
 from reprieve.files.links import members
-from reprieve.model.actor import PERSON, matches, parts
+from reprieve.model.actor import matches, parts
 from reprieve.model.change import EXCLUDED, MAYBE_UNTRACKED, UNREADABLE, UNTRACKED, Gap
 from reprieve.model.entry import DIR, FILE, Entry
 from reprieve.model.plan import Choices, Conflicted, Kept, Plan
@@ -88,7 +88,7 @@ class Moves:
             if actor:
                 return link.actor == actor or (len(parts(link.actor)) == 1 and matches(link.actor, actor))
             # where nobody worked since, going there means to have undone what was moved away from there
-            return link.actor != PERSON and not (link.span.is_move and found.has_work)
+            return not is_persons(link) or (link.span.is_move and not found.has_work)
 
         def is_doubtful(link: Link) -> bool:
             return bool(actor) and len(parts(link.actor)) > 1 and matches(link.actor, actor)
