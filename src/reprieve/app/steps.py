@@ -137,7 +137,7 @@ def _begins_there(timeline: Timeline, entry: TimelineEntry) -> list[str]:
 
 def _of_window(timeline: Timeline, opened: TimelineEntry, id: str, name: str) -> Step:
     ends = [entry for entry in timeline.after(opened.seq) if closes(entry.data) == id]  # the last one may come late
-    return Step(id, name, opened.seq, opened, ends[-1] if ends else None)
+    return Step(id, as_stored(name), opened.seq, opened, ends[-1] if ends else None)
 
 
 def _turn(timeline: Timeline, number: int, session: str = "") -> Step:

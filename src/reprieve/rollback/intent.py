@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reprieve.errors import StoreCorrupted
 from reprieve.model.value import Value
+from reprieve.store.chain import as_stored
 from reprieve.store.hashing import sha256
 
 _MAGIC = b"reprieve intent 1"
@@ -25,7 +26,8 @@ class Intent(Value):
 
     def encode(self) -> bytes:
         """Bytes for the store."""
-        fields = (self.operation, self.kind, self.target, self.label, self.of, self.safety, self.beside)
+        label = as_stored(self.label).replace("\0", " ")  # somebody's words, with anything in them
+        fields = (self.operation, self.kind, self.target, label, self.of, self.safety, self.beside)
         data = b"\0".join((_MAGIC, *(f.encode() for f in fields), self.stage, self.moves.hex().encode()))
         return data + sha256(data)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import reprieve
+from reprieve.rollback.intent import Intent, decode_intent
 
 
 @pytest.mark.parametrize("label", ["latest", "~0", "call:x", "1h ago"])
@@ -40,3 +41,10 @@ def test_an_effect_whose_names_are_not_utf_8_is_recorded(project: Path) -> None:
     with reprieve.open(project) as ws:
         effect = ws.record_http("POST", f"https://example.org/{BYTES}")
         assert [each.id for each in ws.effects()] == [effect.id]
+
+
+def test_a_label_with_anything_in_it_survives_an_interrupted_rollback() -> None:
+    """The intent, of which it is a part, can still be read."""
+    intent = Intent("op", "undo", "a", f"\0{BYTES}", "", "b", b"stage", b"\1")
+    read = decode_intent(intent.encode())
+    assert read.replace(label="") == intent.replace(label="") and read.label.startswith(" caf")
