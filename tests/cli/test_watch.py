@@ -302,9 +302,10 @@ def test_what_a_person_does_while_the_check_runs_stays(cli: Cli, project: Path, 
 
 
 def test_a_file_that_a_person_went_on_with_is_not_taken_back(cli: Cli, project: Path, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
+    gate, told = tmp_path / "gate", tmp_path / "told"
     os.mkfifo(gate)
-    check = f"test ! -e bug || {{ read x < {gate}; exit 1; }}"
+    # what was written while it ran is checked again, and nobody opens the gate a second time
+    check = f"test ! -e bug || {{ test -e {told} || read x < {gate}; touch {told}; exit 1; }}"
     with watching(project, "--check", check, "--on-failure", "rollback") as watch:
         watch.until("green")
         (project / "bug").touch()
