@@ -79,7 +79,8 @@ def test_a_read_only_disk_can_be_read(small_disk: Path) -> None:
     store = LocalStore.open(str(small_disk / "home"))
     good, bad = checkpoint(store, 1, 20_000), checkpoint(store, 2, 20_000)
     pack = small_disk / "home" / "packs" / "1.pack"
-    pack.write_bytes(pack.read_bytes()[:-1] + b"?")
+    data = pack.read_bytes()
+    pack.write_bytes(data[:-1] + bytes([data[-1] ^ 0xFF]))  # another byte, whatever it was
     store.close()
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     store = LocalStore.open(str(small_disk / "home"))
