@@ -549,3 +549,25 @@ def test_a_database_gets_new_files_also_after_a_crash(
         db.execute("insert into t (who) values ('late')")
         db.commit()
     assert rows(project / "app.db") == {"old": 1}
+
+
+def test_a_file_that_only_has_the_name_of_an_index_stays(cli: Cli, project: Path) -> None:
+    """A person's notes beside a database without a log: nothing makes them again."""
+    database, notes = project / "a.db", project / "a.db-shm"
+    code = "import sqlite3; c = sqlite3.connect('a.db'); c.execute('{}'); c.commit(); c.close()"
+    subprocess.run([sys.executable, "-c", code.format("CREATE TABLE t (x)")], cwd=project, check=True)
+    notes.write_text("my notes")
+    cli("checkpoint", "c")
+    before = database.read_bytes()
+    cli("run", "--", sys.executable, "-c", code.format("INSERT INTO t VALUES (1)"))
+    after = database.read_bytes()
+    cli("rollback", "c")
+    assert (database.read_bytes(), notes.read_text()) == (before, "my notes")
+    cli("redo")
+    assert (database.read_bytes(), notes.read_text()) == (after, "my notes")
+    notes.write_text("an agent's? no, mine")
+    cli("rollback", "c")
+    assert (database.read_bytes(), notes.read_text()) == (before, "an agent's? no, mine")
+    cli("run", "--", "rm", "a.db-shm")
+    cli("undo")
+    assert notes.read_text() == "an agent's? no, mine"

@@ -35,10 +35,16 @@ class Databases:
         """Whether a file is, or was in one of these states, a database."""
         return any(live_sqlite.is_database(self._head(path, entry)) for entry in dict.fromkeys(states))
 
-    def is_index(self, path: bytes, *states: Entry | None) -> bool:
-        """Whether it is the index of the log of a database that is there, or was in one of these states."""
+    def is_index(self, path: bytes, states: Sequence[Entry | None]) -> bool:
+        """Whether all that is, or was, at such a name is an index of a log; else it is a file like any other."""
+        there = [entry for entry in dict.fromkeys(states) if entry is not None]
+        return all(entry.kind == FILE and live_sqlite.is_log_index(self._head(path, entry)) for entry in there)
+
+    def is_of_no_one(self, path: bytes, states: Sequence[Entry | None]) -> bool:
+        """Whether it is the index of the log of a database that is there."""
         database = live_sqlite.owner_of(path)
-        return bool(database) and path == index_of(database) and self.is_one(database, (self.there(database), *states))
+        is_named = bool(database) and path == index_of(database)
+        return is_named and self.is_one(database, (self.there(database),)) and self.is_index(path, states)
 
     def join(self, differences: list[Difference]) -> tuple[list[Difference], dict[bytes, bytes]]:
         """`rollback.databases.join`, where there may be something to join."""
@@ -47,7 +53,7 @@ class Databases:
             return differences, {}
         from reprieve.rollback.databases import join  # only here: most trees have no databases that are in use
 
-        return join(differences, there=self.there, is_database=self.is_one)
+        return join(differences, there=self.there, is_database=self.is_one, is_index=self.is_index)
 
     def settle(self, move: tree.Delta, differences: tree.Delta, conflicts: list[Conflicted], read: Read) -> None:
         """Of what is not as a move has left it: a database that holds the same rows is, wherever they are by now."""
@@ -69,11 +75,11 @@ class Databases:
 
     def _head(self, path: bytes, entry: Entry | None) -> bytes:
         """How a file begins, or began."""
-        if entry is None or entry.kind != FILE or not entry.content:
+        if entry is None or entry.kind != FILE or not (entry.content or entry.gap):
             return b""
         blobs = self._ws.store.blobs
-        if blobs.has([entry.content]):
+        if entry.content and blobs.has([entry.content]):
             _, data = next(read(blobs, entry.content, is_chunked=entry.is_chunked), (0, None))
         else:
-            data = self._ws.current_bytes(path)  # a preview keeps nothing
+            data = self._ws.current_bytes(path)  # a preview keeps nothing, nor does a gap
         return (data or b"")[:16]

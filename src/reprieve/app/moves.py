@@ -234,7 +234,8 @@ class Moves:
 
         only = self.capture.limits.only
         is_seen = (lambda path: path.partition(b"/")[0] in only) if only else (lambda path: True)
-        more = (is_doubtful, is_seen, self._databases.there, self._databases.is_one)
+        databases = self._databases
+        more = (is_doubtful, is_seen, databases.there, databases.is_one, databases.is_index)
         tools = Tools(self._read, self._make, self.ws.current_bytes, authorship.called, *more)
         return decide(chains, is_taken, selects=selects, choices=choices, tools=tools, target=target)
 
@@ -453,7 +454,7 @@ class Moves:
                 self._unknown += (Gap(path, "no longer tracked"),) if path else ()
                 continue
             now = tree.lookup(self.seen.index, path)
-            if now == before or self._databases.is_index(path):
+            if now == before or self._databases.is_of_no_one(path, (now, before, after)):
                 continue
             if is_as_left(now, after) or is_refreshed(path, after, now, self._read):
                 above = tree.parent(path)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from reprieve.files import tree
 from reprieve.files.content import read
-from reprieve.files.live_sqlite import SUFFIXES, is_database, owner_of, sidecars
+from reprieve.files.live_sqlite import SUFFIXES, is_database, is_log_index, owner_of, sidecars
 from reprieve.model.entry import FILE, Entry
 
 TYPE_CHECKING = False
@@ -69,5 +69,16 @@ def begins_like_one(blobs: BlobStore, entry: Entry | None) -> bool:
     """Whether a captured file is a database; False if its content is not there."""
     if entry is None or entry.kind != FILE or not entry.content or not blobs.has([entry.content]):
         return False
+    return is_database(_head(blobs, entry))
+
+
+def begins_like_index(blobs: BlobStore, entry: Entry | None) -> bool:
+    """Whether a file is the index of a log. One without content is only moved if it was seen to be one."""
+    if entry is None or not entry.content or not blobs.has([entry.content]):
+        return True
+    return entry.kind == FILE and is_log_index(_head(blobs, entry))
+
+
+def _head(blobs: BlobStore, entry: Entry) -> bytes:
     _, data = next(read(blobs, entry.content, is_chunked=entry.is_chunked), (0, None))
-    return is_database((data or b"")[:16])
+    return (data or b"")[:16]

@@ -50,6 +50,7 @@ if sys.platform != "win32":
 
 MAGIC = b"SQLite format 3\x00"
 SUFFIXES = (b"-wal", b"-shm", b"-journal")
+_INDEX_VERSION = 3007000
 
 PENDING = 0x40000000
 SHARED = PENDING + 2
@@ -68,6 +69,11 @@ _NO_LOCKS_HERE = frozenset((errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPN
 def is_database(head: bytes) -> bool:
     """True if a file that begins with `head` (at least 16 bytes) is an SQLite 3 database."""
     return head[:16] == MAGIC
+
+
+def is_log_index(head: bytes) -> bool:
+    """True if a file that begins with `head` is the index of a log (-shm), or is to become one: empty, or zeros."""
+    return not head.strip(b"\0") or int.from_bytes(head[:4], sys.byteorder) == _INDEX_VERSION
 
 
 def sidecars(path: bytes) -> tuple[bytes, bytes, bytes]:

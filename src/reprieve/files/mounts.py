@@ -19,7 +19,7 @@ _LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC
 def mounts_inside(beneath: Beneath) -> frozenset[bytes]:
     """Paths below the root at which something is mounted; none where the system has no such table."""
     try:
-        table = _read(_TABLE)
+        table = read_proc(_TABLE)
         root = os.readlink(b"/proc/self/fd/%d" % beneath.root_fd).rstrip(b"/") + b"/"
     except OSError:
         return frozenset()
@@ -55,7 +55,7 @@ def _number_at(beneath: Beneath, path: bytes) -> bytes:
     except OSError:
         return b""  # not there, or behind a door: then the scan comes no further either
     try:
-        lines = _read(f"/proc/self/fdinfo/{fd}").splitlines()
+        lines = read_proc(f"/proc/self/fdinfo/{fd}").splitlines()
     except OSError:
         return b""
     finally:
@@ -63,7 +63,8 @@ def _number_at(beneath: Beneath, path: bytes) -> bytes:
     return next((line.split()[1] for line in lines if line.startswith(b"mnt_id:")), b"")
 
 
-def _read(path: str) -> bytes:
+def read_proc(path: str) -> bytes:
+    """A file of the kernel's, whole: its size is not known before."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []

@@ -17,7 +17,7 @@ from reprieve.errors import Refused
 from reprieve.files import afterwards, native, tree
 from reprieve.files.beneath import Beneath, is_listed
 from reprieve.files.content import Unstable
-from reprieve.files.databases import begins_like_one, find_databases, index_of, is_other_file
+from reprieve.files.databases import begins_like_index, begins_like_one, find_databases, index_of, is_other_file
 from reprieve.files.doors import Doors
 from reprieve.files.gaps import gaps_of
 from reprieve.files.graft import find_grafts, find_others, finish_folders
@@ -189,6 +189,9 @@ class Restore:
             return any(begins_like_one(self.blobs, entry) for entry in reversed(at[path]))
 
         parts = find_databases(at, is_one)
+        for path, database in tuple(parts.items()):
+            if path == index_of(database) and not all(begins_like_index(self.blobs, entry) for entry in at[path]):
+                del parts[path]  # a file that only has the name
         moved = {parts[path] for path in parts if path != index_of(parts[path]) and is_other_file(*at[path])}
         self._steps.parts = {path: database for path, database in parts.items() if database in moved}
         if self.recover:

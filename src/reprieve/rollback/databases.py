@@ -29,7 +29,7 @@ _LARGEST = 1 << 26  # bytes of a file of a database that is looked into
 
 
 def join(
-    differences: Iterable[Difference], *, there: There, is_database: IsDatabase
+    differences: Iterable[Difference], *, there: There, is_database: IsDatabase, is_index: IsDatabase
 ) -> tuple[list[Difference], dict[bytes, bytes]]:
     """Have the parts of a database move together, and its index go: never come back, never change by itself.
 
@@ -46,7 +46,9 @@ def join(
         if is_alone or not is_database(database, sides[database]):
             continue
         index = index_of(database)
-        at.pop(index, None)
+        has_index = is_index(index, sides[index])
+        if has_index:
+            at.pop(index, None)
         if not any(is_other_file(*sides[path]) for path in parts_of(database)):
             continue
         gap = next((path for path in parts_of(database) if any(side and side.gap for side in sides[path])), b"")
@@ -58,20 +60,29 @@ def join(
             elif not gap and (wanted or current):
                 at[path], parts[path] = (wanted, current), database
         now = sides[index][1]
-        if not gap and now is not None and now.kind == FILE:
+        if has_index and not gap and now is not None:
             at[index], parts[index] = (None, now.replace(gap="")), database
     return [(path, *pair) for path, pair in at.items()], parts
 
 
-def find_parts(chains: Mapping[bytes, Chain], *, there: There, is_database: IsDatabase) -> dict[bytes, bytes]:
+def find_parts(
+    chains: Mapping[bytes, Chain], *, there: There, is_database: IsDatabase, is_index: IsDatabase
+) -> dict[bytes, bytes]:
     """Each path that changed and is a part of a database whose logs or index changed → the database."""
     found: dict[bytes, bytes] = {}
     for database in {owner_of(path) for path in chains if path.endswith(SUFFIXES)} - {b""}:
         chain = chains.get(database)
-        states = (there(database), *((chain.then, *(link.after for link in chain.links)) if chain else ()))
+        states = (there(database), *(_states(chain) if chain else ()))
         if is_database(database, states):
             found.update((path, database) for path in (database, *sidecars(database)) if path in chains)
+            index = index_of(database)
+            if index in found and not is_index(index, _states(chains[index])):
+                del found[index]
     return found
+
+
+def _states(chain: Chain) -> tuple[Entry | None, ...]:
+    return (chain.then, *(link.after for link in chain.links))
 
 
 def holds_the_same(before: Sequence[Entry | None], after: Sequence[Entry | None], read: Read) -> bool:

@@ -41,3 +41,4 @@ class Tools(Value):
     is_seen: Callable[[bytes], bool] = lambda path: True  # a checkpoint would hold it: what we write must come back
     there: There = lambda path: None  # what is at a path now, changed or not
     is_database: IsDatabase = lambda path, states: False
+    is_index: IsDatabase = lambda path, states: False

@@ -139,13 +139,15 @@ class _Work:
     def databases(self) -> None:
         """All parts of a database are of one state; the index of its log is nobody's change, and not decided about."""
         there, is_database = self.tools.there, self.tools.is_database
-        self.parts = find_parts(self.chains, there=there, is_database=is_database)
+        is_index = self.tools.is_index
+        self.parts = find_parts(self.chains, there=there, is_database=is_database, is_index=is_index)
         if not self.parts:
             return
-        indexes = {index_of(database) for database in self.parts.values()}
+        indexes = {path for path, database in self.parts.items() if path == index_of(database)}
         self.chains = {path: chain for path, chain in self.chains.items() if path not in indexes}
         for database in dict.fromkeys(self.parts.values()):
-            self.outcomes.pop(index_of(database), None)
+            if index_of(database) in indexes:
+                self.outcomes.pop(index_of(database), None)
             paths = parts_of(database)
             has_logs = any(path in self.chains for path in paths[1:])
             if not has_logs or any(path in self.outcomes for path in paths):

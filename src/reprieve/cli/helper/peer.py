@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import resource
 
+from reprieve.files.mounts import read_proc
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +34,7 @@ class Unlike(Exception):
 
 def status(pid: int | str) -> Status:
     """What /proc/PID/status says, by name."""
-    lines = _read(f"/proc/{pid}/status").splitlines()
+    lines = read_proc(f"/proc/{pid}/status").splitlines()
     return {name: value.strip() for name, _, value in (line.partition(b":") for line in lines)}
 
 
@@ -47,14 +49,14 @@ def portrait(pid: int | str, known: Status, kinds: Sequence[str]) -> tuple[objec
     root = os.stat(f"{folder}/root")
     number = os.getpid() if pid == "self" else int(pid)
     try:
-        label = _read(f"{folder}/attr/current")
+        label = read_proc(f"{folder}/attr/current")
     except OSError:
         label = b""  # no security module that has labels
     return (
         tuple(known.get(name) for name in _RIGHTS),
         tuple(os.readlink(f"{folder}/ns/{kind}") for kind in kinds),
         (root.st_dev, root.st_ino),
-        _read(f"{folder}/cgroup"),
+        read_proc(f"{folder}/cgroup"),
         label,
         os.getpriority(os.PRIO_PROCESS, number),
         os.sched_getscheduler(number),
@@ -68,7 +70,7 @@ def is_confined(known: Status) -> bool:
 
 def limits(pid: int | str) -> bytes:
     """All resource limits of a process, as text: one look at the kernel instead of one for each."""
-    return _read(f"/proc/{pid}/limits")
+    return read_proc(f"/proc/{pid}/limits")
 
 
 def adopt_limits(pid: int) -> None:
@@ -102,16 +104,5 @@ def frozen(variables: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 def first_environment() -> dict[bytes, bytes]:
     """The environment that this process was started with; Python changes its own (PEP 538)."""
-    pairs = (entry.partition(b"=") for entry in _read("/proc/self/environ").split(b"\0") if entry)
+    pairs = (entry.partition(b"=") for entry in read_proc("/proc/self/environ").split(b"\0") if entry)
     return {name: value for name, _, value in pairs}
-
-
-def _read(path: str) -> bytes:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        parts = []
-        while part := os.read(fd, 1 << 16):
-            parts.append(part)
-    finally:
-        os.close(fd)
-    return b"".join(parts)
