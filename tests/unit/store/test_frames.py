@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import struct
 from binascii import crc32
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.store.codec import BadContent, compress, decompress
+from reprieve.store.codec import BadContent, compress, decompress, decompress_start
 from reprieve.store.frames import RAW, ZSTD, BadFrame, frame_head, head_size, pack_header, parse_head, walk_pack
 from reprieve.store.local import LocalStore
 from reprieve.testing.store_suite import blob
@@ -45,12 +46,21 @@ def test_the_bytes_are_as_documented() -> None:
     assert (head_size(0), head_size(3)) == (48, 168)
 
 
-@pytest.mark.parametrize("size", [0, 1, 100, 300_000])
+@pytest.mark.parametrize("size", [0, 1, 100, 16_380, 16_390, 65_000, 131_070, 131_080, 300_000])
 def test_compression_comes_back(size: int) -> None:
     data = b"some text " * (size // 10)
     codec, packed = compress(data)
     assert codec == (ZSTD if size >= 100 else RAW)
     assert (decompress(bytes(packed), len(data)) if codec == ZSTD else packed) == data
+
+
+def test_the_first_objects_of_a_frame_need_only_its_first_blocks() -> None:
+    data = random.Random(1).randbytes(32_000).hex().encode()
+    _, packed = compress(data)
+    half = bytes(packed[: len(packed) // 2])
+    assert decompress_start(half, 16_000) == data[:16_000]
+    with pytest.raises(BadContent):
+        decompress_start(half, 60_000)
 
 
 def test_incompressible_content_is_left_as_it_is() -> None:
