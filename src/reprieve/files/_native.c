@@ -89,6 +89,7 @@ static PyMethodDef methods[] = {
     {"orphans", py_orphans, METH_VARARGS, NULL},
     {"totals", py_totals, METH_VARARGS, NULL},
     {"rows_with", py_rows_with, METH_VARARGS, NULL},
+    {"has_end", py_has_end, METH_VARARGS, NULL},
     {"get", py_get, METH_VARARGS, NULL},
     {"entries", py_entries, METH_VARARGS, NULL},
     {"pack", py_pack, METH_VARARGS, NULL},

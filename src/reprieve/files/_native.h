@@ -243,6 +243,7 @@ PyObject *py_find(PyObject *module, PyObject *args);
 PyObject *py_orphans(PyObject *module, PyObject *args);
 PyObject *py_totals(PyObject *module, PyObject *args);
 PyObject *py_rows_with(PyObject *module, PyObject *args);
+PyObject *py_has_end(PyObject *module, PyObject *args);
 PyObject *py_get(PyObject *module, PyObject *args);
 PyObject *py_entries(PyObject *module, PyObject *args);
 PyObject *py_pack(PyObject *module, PyObject *args);

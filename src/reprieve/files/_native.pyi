@@ -73,6 +73,9 @@ def rows_with(tree: Buffer, flags: int, kinds: bytes = b"", linked: bool = False
     `linked`: and of those that are no directories and have not exactly one link.
     """
 
+def has_end(tree: Buffer, ends: tuple[bytes, ...], /) -> bool:
+    """Whether one of the paths ends with one of these."""
+
 def get(tree: Buffer, row: int, /) -> _Row:
     """One row as a tuple.
 

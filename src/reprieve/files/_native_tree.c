@@ -471,6 +471,34 @@ PyObject *py_rows_with(PyObject *module, PyObject *args)
     return found;
 }
 
+PyObject *py_has_end(PyObject *module, PyObject *args)
+{
+    PyObject *obj, *ends;
+    Py_buffer view;
+    tree_t t;
+    bool found = false;
+    const char *fault = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO!", &obj, &PyTuple_Type, &ends))
+        return NULL;
+    Py_ssize_t n = PyTuple_GET_SIZE(ends);
+    for (Py_ssize_t k = 0; k < n; k++)
+        if (!PyBytes_Check(PyTuple_GET_ITEM(ends, k)))
+            return PyErr_Format(PyExc_TypeError, "ends must be bytes");
+    if (!load(obj, &view, &t, false, false))
+        return NULL;
+    for (uint64_t i = 0; i < t.count && !found && !(fault = row_fault(&t, i)); i++) {
+        const row_t *r = t.rows + i;
+        const uint8_t *last = t.paths + r->path_off + r->path_len;
+        for (Py_ssize_t k = 0; k < n && !found; k++) {
+            size_t len = (size_t)PyBytes_GET_SIZE(PyTuple_GET_ITEM(ends, k));
+            found = len <= r->path_len && !memcmp(last - len, PyBytes_AS_STRING(PyTuple_GET_ITEM(ends, k)), len);
+        }
+    }
+    PyBuffer_Release(&view);
+    return fault ? raise_fault(fault) : PyBool_FromLong(found);
+}
+
 PyObject *py_get(PyObject *module, PyObject *args)
 {
     PyObject *obj, *out = NULL;

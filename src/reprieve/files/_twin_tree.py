@@ -275,6 +275,10 @@ def rows_with(tree: Buffer, flags: int, kinds: bytes = b"", linked: bool = False
     return struct.pack(f"={len(found)}I", *found)
 
 
+def has_end(tree: Buffer, ends: tuple[bytes, ...], /) -> bool:
+    return any(row.path.endswith(ends) for row in Tree(tree).rows())
+
+
 def get(tree: Buffer, row: int, /) -> tuple[object, ...]:
     opened = Tree(tree)
     if not 0 <= row < opened.count:

@@ -368,7 +368,7 @@ class Capture:
 def _changed_git(seen: Snapshot) -> bool:
     if seen.changes is None:
         return b".git" in seen.delta
-    return any(_git_dir(path) for path, _, _ in seen.changes)
+    return any(b".git" in path and _git_dir(path) for path, _, _ in seen.changes)
 
 
 def _git_dir(path: bytes) -> bytes:

@@ -13,7 +13,7 @@ What merely has such a name, and is not beside a database, is a file like any ot
 
 from __future__ import annotations
 
-from reprieve.files import tree
+from reprieve.files import native
 from reprieve.files.content import read
 from reprieve.files.live_sqlite import SUFFIXES, is_database, is_log_index, owner_of, sidecars
 from reprieve.model.entry import FILE, Entry
@@ -29,9 +29,7 @@ INDEX = b"-shm"
 
 def has_names(packed: Buffer, suffixes: tuple[bytes, ...] = SUFFIXES) -> bool:
     """Whether parts of a database may be among the names: most trees have none, and need no closer look."""
-    first = tree.HEADER.size + tree.count(packed) * tree.ROW.size
-    names = bytes(memoryview(packed)[first:])  # the rows need not be copied: they are most of it
-    return any(suffix in names for suffix in suffixes)
+    return native.has_end(packed, suffixes)
 
 
 def parts_of(database: bytes) -> tuple[bytes, bytes, bytes]:

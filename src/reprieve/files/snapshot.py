@@ -293,7 +293,7 @@ class _Work:
 
     def _pair_databases(self, floor: int) -> None:
         """A database and its logs are read together, so if one changed the others are looked at as well."""
-        # nothing changed: of a large tree even looking for such names would take most of the time
+        # nothing changed: most checkpoints of large trees
         if (
             self.last is None
             or not tree.count(self.rows)

@@ -225,8 +225,9 @@ class Steps:
             return
         held: list[tuple[bytes, tuple[int, int], bool]] = []
         late: set[bytes] = set()  # databases
-        for (stage, name, path), is_open in zip(self._trash, self._still_open(), strict=True):
-            if self.is_index(path):
+        looks = zip(self._still_open(), self._is_plainly_same(), strict=True)
+        for (stage, name, path), (is_open, is_plain) in zip(self._trash, looks, strict=True):
+            if self.is_index(path) or (is_plain and not is_open):
                 continue
             from_fd, last_name = stage.spot(name)
             st = os.stat(last_name, dir_fd=from_fd, follow_symlinks=False)
@@ -342,6 +343,23 @@ class Steps:
             names = [name for _, name, _ in items]
             for at in range(0, len(names), _AT_ONCE):
                 found += native.writers(stage.fd, names[at : at + _AT_ONCE], lambda: None)
+        return found
+
+    def _is_plainly_same(self) -> list[bool]:
+        """For each of them, whether it is a file with one name that nobody has written; all others need a closer look.
+
+        To be asked after who has it open: what is written until then shows in its times.
+        """
+        found: list[bool] = []
+        for stage, items in groupby(self._trash, key=lambda item: item[0]):
+            some = list(items)
+            for (_, _, path), st in zip(some, native.stat_many(stage.fd, [name for _, name, _ in some]), strict=True):
+                row = native.find(self.index, path)
+                if st is None or row < 0 or not stat.S_ISREG(st[0]) or st[3] != 1:
+                    found.append(False)
+                else:
+                    _, kind, _, _, _, size, mtime_s, mtime_ns, *_ = native.get(self.index, row)
+                    found.append(kind == FILE and st[7:10] == (size, mtime_s, mtime_ns))
         return found
 
     def take_back(self, moves: tree.Delta, error: OSError, clean_up: Callable[[], None]) -> None:

@@ -41,9 +41,14 @@ def classify(before: Entry | None, after: Entry | None) -> str:
         return DELETED
     if before.kind != after.kind:
         return TYPE
-    if before.same_bytes_key != after.same_bytes_key or before.gap != after.gap:
+    # as Entry.same_bytes_key says; several times for each path of a move
+    if before.content != after.content or before.target != after.target or before.rdev != after.rdev:
         return MODIFIED
-    if (before.mode, before.uid, before.gid, before.xattrs) != (after.mode, after.uid, after.gid, after.xattrs):
+    if before.gap != after.gap:
+        return MODIFIED
+    if before.mode != after.mode or before.uid != after.uid or before.gid != after.gid:
+        return MODE
+    if before.xattrs != after.xattrs:
         return MODE
     if before.link != after.link:
         return MODIFIED

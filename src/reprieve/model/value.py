@@ -49,15 +49,19 @@ else:
                     defaults[field] = space[field]
                 space[field] = _field(len(fields), "")
                 fields.append(field)
-            space.update(_fields=tuple(fields), _defaults=defaults, __slots__=())
+            needed = max((at for at, field in enumerate(fields, 1) if field not in defaults), default=0)
+            last = tuple(defaults[field] for field in fields[needed:])
+            space.update(_fields=tuple(fields), _defaults=defaults, _needed=needed, _last=last, __slots__=())
             return type.__new__(meta, name, bases, space)
 
     class Value(tuple, metaclass=_Fields):
         """Base of all values: subclass, annotate the fields, done."""
 
         def __new__(cls, /, *args, **kwargs):
-            if kwargs or len(args) != len(cls._fields):
+            if kwargs or not cls._needed <= len(args) <= len(cls._fields):
                 args = _complete(cls, args, kwargs)
+            elif len(args) != len(cls._fields):
+                args += cls._last[len(args) - cls._needed :]
             return tuple.__new__(cls, args)
 
         def __setattr__(self, name, value):
@@ -80,7 +84,12 @@ else:
 
         def replace(self, **changes):
             """The same value with some fields changed."""
-            return type(self)(**{**self.as_dict(), **changes})
+            fields, values = self._fields, list(self)
+            for name, value in changes.items():
+                if name not in fields:
+                    raise TypeError(f"{type(self).__name__}: unexpected field {name!r}")
+                values[fields.index(name)] = value
+            return tuple.__new__(type(self), values)
 
         def as_dict(self):
             """Field names and values, in order."""

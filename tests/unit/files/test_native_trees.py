@@ -252,6 +252,22 @@ def test_five_thousand_mutations_are_refused_and_harm_nobody(root: Root) -> None
             assert answers[0][0] == "ValueError"
 
 
+def test_names_are_found_by_how_they_end(n: ModuleType, root: Root) -> None:
+    for path in (b"a", b"d/app.db-wal", b"d/wal-x"):
+        root.write(path)
+    index = index_of(n, root.fd)
+    assert n.has_end(index, (b"-journal", b"-wal"))
+    assert n.has_end(memoryview(bytes(index)), (b"d/app.db-wal",))
+    assert n.has_end(index, (b"",))
+    for ends in ((), (b"-wa",), (b"-wal-x",), (b"x/app.db-wal",), (b"very/long/d/app.db-wal",)):
+        assert not n.has_end(index, ends)
+    with pytest.raises(ValueError):
+        n.has_end(b"damaged", (b"-wal",))
+    index[HEADER.size : HEADER.size + 4] = b"\xff" * 4  # where the first path begins
+    with pytest.raises(ValueError):
+        n.has_end(index, (b"-wal",))
+
+
 def test_rows_are_found_by_flag_kind_and_links(n: ModuleType, root: Root) -> None:
     for path in (b"a", b"b", b"d/c"):
         root.write(path)
