@@ -82,6 +82,8 @@ class Mischief:
 
     def _put(self, path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_fifo():
+            path.unlink()  # it would be opened when somebody reads from it
         path.write_bytes(self._bytes())
         return path
 
@@ -141,6 +143,8 @@ class Mischief:
 
     def do_write_to_map(self) -> str:
         for mapped in self.maps:
+            if not mapped.size():
+                continue  # of the file, which was truncated: the system would end us
             mapped[0] = (mapped[0] + 1) % 256
             mapped.flush()  # or the next write would move no time
         return ""
@@ -238,6 +242,23 @@ class Mischief:
         one, other = self._inner(), self._file()
         _LIBC.renameat2(-100, bytes(one), -100, bytes(other), 2)
         return f"{one} {other}"
+
+    def do_exchange_folders(self) -> str:
+        one, other = self._inner(), self._inner()
+        _LIBC.renameat2(-100, bytes(one), -100, bytes(other), 2)
+        return f"{one} {other}"
+
+    def do_exchange_with_outside(self) -> str:
+        folders = sorted(p for p in self.outside.iterdir() if p.is_dir())
+        one, other = self.random.choice(folders), self._inner()
+        _LIBC.renameat2(-100, bytes(one), -100, bytes(other), 2)
+        return f"{one} {other}"
+
+    def do_move_into_new_folder(self) -> Path:
+        path, new = self._inner(), self._name()
+        new.mkdir()
+        os.rename(path, new / "moved")
+        return path
 
     def do_deep(self) -> Path:
         path = self._folder() / "x" / "y" / "z"

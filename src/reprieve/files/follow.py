@@ -245,7 +245,8 @@ class Follower:
         self._touch(path, is_whole=True)
         if mask & MOVED_FROM or (mask & (CREATE | MOVED_TO) and (path in self._watches or path in self._deaf)):
             self._forget(path)
-        if mask & (CREATE | MOVED_TO) or (mask & ATTRIB and path not in self._watches):
+        # of two that change places, it may be the last word of both names that something went from there
+        if mask & (CREATE | MOVED_FROM | MOVED_TO) or (mask & ATTRIB and path not in self._watches):
             self._unlisted.append(path)
 
     def _look_into_changed(self) -> None:
@@ -286,9 +287,7 @@ class Follower:
         """A directory went elsewhere, perhaps out of the tree, or another one came in its place."""
         below = top + b"/"
         for path in [path for path in self._watches if path == top or path.startswith(below)]:
-            watch = self._watches.pop(path)
-            self._dirs.pop(watch, None)
-            self._libc.inotify_rm_watch(self.fd, watch)  # fails if it is gone already, which is what is wanted
+            self._unwatch(self._watches.pop(path), path)
             for one in self._inside.pop(path, ()):
                 self._leave(one, below)
         for kept in (self._opened, self._new):
@@ -298,6 +297,12 @@ class Follower:
         for paths in (self._written, self._unheard, self._closed, self._deaf):
             paths.difference_update([path for path in paths if path.startswith(below)])
         self._unlisted = [path for path in self._unlisted if path != top and not path.startswith(below)]
+
+    def _unwatch(self, watch: int, path: bytes) -> None:
+        """That is not the watch of this path any more; whoever else has it keeps it."""
+        if self._dirs.get(watch) == path:
+            del self._dirs[watch]
+            self._libc.inotify_rm_watch(self.fd, watch)  # fails if it is gone already, which is what is wanted
 
     def _leave(self, watch: int, below: bytes) -> None:
         """Names below are no more of this file; its watch is kept if it has others in the tree."""
@@ -332,9 +337,6 @@ class Follower:
     def _list(self, root: int, path: bytes) -> None:
         self._closed.discard(path)
         self._deaf.discard(path)
-        if self._is_full():
-            self._leave_out(path)
-            return
         try:
             fd = _beneath(root, path)
         except OSError as e:
@@ -347,11 +349,14 @@ class Follower:
         try:
             if os.fstat(fd).st_dev != self.identity[0]:
                 return
+            if self._is_full():
+                self._leave_out(path)
+                return
             watch = self._add(b"/proc/self/fd/%d" % fd, _OF_A_DIR)
             if watch < 0:
                 self._closed.add(path)
                 return
-            self._dirs[watch], self._watches[path] = path, watch
+            self._assign(watch, path)
             # after the watch, so that nothing can slip in between
             with os.scandir(fd) as names:
                 for entry in names:
@@ -373,6 +378,21 @@ class Follower:
             raise Lost(f"a directory cannot be listed ({e.strerror})") from e
         finally:
             os.close(fd)
+
+    def _assign(self, watch: int, path: bytes) -> None:
+        """That is the watch of this directory, and of no other; this directory has no other watch.
+
+        A directory that was moved keeps its watch. If it is found in its new place before the event is read by which it
+        left the old one, that event must not end the watch.
+        """
+        old, other = self._dirs.get(watch, path), self._watches.get(path, watch)
+        if old != path and self._watches.get(old) == watch:
+            del self._watches[old]
+            for one in self._inside.pop(old, ()):
+                self._leave(one, old + b"/")
+        if other != watch:
+            self._unwatch(other, path)
+        self._dirs[watch], self._watches[path] = path, watch
 
     def _is_full(self) -> bool:
         share = 1.0 if self.id else _AT_FIRST

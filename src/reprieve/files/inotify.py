@@ -170,7 +170,8 @@ class InotifyWatcher:
         if mask & _IS_DIR and name:
             if mask & _MOVED_FROM:
                 self._forget(path)
-            elif mask & (_CREATE | _MOVED_TO) or (mask & _ATTRIB and path not in self._watches):
+            # also what went: of two that change places, that may be the last word of both names
+            if mask & (_CREATE | _MOVED_FROM | _MOVED_TO) or (mask & _ATTRIB and path not in self._watches):
                 self._follow(path)
         return True
 

@@ -118,6 +118,61 @@ def test_what_comes_in_a_new_directory_is_told_with_it(followed: Followed, root:
     assert told is not None and b"n/m/x" in told
 
 
+def test_folders_that_change_places_are_followed_where_they_are(followed: Followed, root: Path) -> None:
+    (root / "e").mkdir()
+    (root / "e" / "g").write_bytes(b"3")
+    followed.settle()
+    followed.told()
+    root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    native.rename2(root_fd, b"d", root_fd, b"e", 2)
+    os.close(root_fd)
+    assert (followed.told() or {}).items() >= {(b"d", WHOLE), (b"e", WHOLE)}
+    followed.settle()
+    followed.told()
+    (root / "e" / "f").write_bytes(b"4")
+    (root / "d" / "new").write_bytes(b"5")
+    assert (followed.told() or {}).keys() >= {b"e/f", b"d/new"}
+
+
+def test_a_folder_that_changes_places_with_one_outside_is_followed(followed: Followed, root: Path) -> None:
+    (root.parent / "out").mkdir()
+    above = os.open(root.parent, os.O_RDONLY | os.O_DIRECTORY)
+    inside = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    native.rename2(above, b"out", inside, b"d", 2)
+    os.close(above)
+    os.close(inside)
+    followed.settle()
+    followed.told()
+    (root / "d" / "new").write_bytes(b"5")
+    assert b"new" in b" ".join(followed.told() or {})
+
+
+def test_a_folder_that_is_found_in_its_new_place_first_stays_followed(
+    followed: Followed, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is moved when the events have been read, and the folder that it is moved into has no watch yet."""
+    (root / "d" / "deep").mkdir()
+    (root / "d" / "deep" / "x").write_bytes(b"1")
+    followed.settle()
+    followed.told()
+    drain = followed.follower.drain
+
+    def late() -> None:
+        drain()
+        if (root / "d").is_dir():
+            (root / "d").rename(root / "p" / "d")
+
+    (root / "p").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(followed.follower, "drain", late)
+        followed.follower.work(ALL_TIME)
+    followed.settle()
+    followed.told()
+    for name in ("p/d/f", "p/d/new", "p/d/deep/x"):
+        (root / name).write_bytes(b"work")
+    assert (followed.told() or {}).keys() >= {b"p/d/f", b"p/d/new", b"p/d/deep/x"}
+
+
 def test_times_of_a_directory_say_nothing_of_what_is_below_it(followed: Followed, root: Path) -> None:
     """A restore sets those of the root: that alone is no reason to look at everything the next time."""
     os.utime(root)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reprieve.files import native
 from reprieve.files.ignore import Excludes
 from reprieve.files.inotify import InotifyWatcher
 from reprieve.files.snapshot import Limits
@@ -92,6 +93,20 @@ def test_it_goes_quiet_again_and_tells_of_the_next_change(watcher: Watcher, tree
         pass
     (tree / "a" / "b" / "two").touch()
     assert tells(watcher)
+
+
+def test_folders_that_change_places_are_watched_where_they_are(watcher: Watcher, tree: Path) -> None:
+    (tree / "z").mkdir()
+    assert tells(watcher)
+    fd = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
+    native.rename2(fd, b"a", fd, b"z", 2)
+    os.close(fd)
+    assert tells(watcher)
+    for changed in ("a/new", "z/b/c/file", "z/new"):
+        while tells(watcher):
+            pass
+        (tree / changed).write_text("work")
+        assert tells(watcher), changed
 
 
 def test_what_is_not_part_of_the_tree_is_not_told(watcher: Watcher, tree: Path, tmp_path: Path) -> None:
