@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -128,6 +129,15 @@ def test_doctor_tells_whether_a_folder_is_followed(installed: Installed, project
     follow(installed, project)
     assert "the helper follows this folder" in watch()
     assert "switched off" in watch(REPRIEVE_HELPER_WATCH="off")
+
+
+def test_a_folder_that_another_took_the_place_of_is_no_longer_spoken_of(installed: Installed, project: Path) -> None:
+    follow(installed, project)
+    project.rename(project.with_name("before"))
+    shutil.copytree(project.with_name("before"), project, symlinks=True)
+    until(lambda: bool(checkpoint(installed, project)) and followed(str(installed.home), bytes(project))[0])
+    names = [line for line in (installed.home / "locks" / "helper").read_text().splitlines() if "\t" in line]
+    assert len(names) == 1, names
 
 
 def test_what_a_helper_followed_that_was_killed_is_not_claimed(installed: Installed, project: Path) -> None:

@@ -20,7 +20,24 @@ _IOERR_NOMEM = 10 | (12 << 8)
 
 def disk_of(path: str) -> str:
     """Where the file system that holds path is mounted."""
-    here = os.path.abspath(path)
+    here = os.path.realpath(path)
+    try:
+        with open("/proc/self/mountinfo", "rb") as table:
+            points = [os.fsdecode(_plain(line.split(b" ", 5)[4])) for line in table]
+        return max((at for at in points if f"{here}/".startswith(at.rstrip("/") + "/")), key=len, default="/")
+    except OSError:
+        return _by_device(here)
+
+
+def _plain(field: bytes) -> bytes:
+    """A path as it is, of one in the table."""
+    for code, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+        field = field.replace(code, byte)
+    return field
+
+
+def _by_device(here: str) -> str:
+    """The same where the system has no such table: what is bound from the same device is not told apart."""
     try:
         while here != "/" and os.lstat(here).st_dev == os.lstat(os.path.dirname(here)).st_dev:
             here = os.path.dirname(here)

@@ -45,6 +45,22 @@ def checkpoint(store: LocalStore, n: int, size: int) -> list[tuple[bytes, bytes]
 
 @pytest.mark.root
 @needs_root
+def test_a_store_that_is_bound_read_only_is_named_and_not_the_disk_around_it(tmp_path: Path) -> None:
+    home = tmp_path / "the store"
+    LocalStore.open(str(home)).close()
+    if subprocess.run(["mount", "--bind", home, home], capture_output=True).returncode:
+        pytest.skip("cannot mount here")
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", home], check=True)
+        with pytest.raises(ReprieveError) as raised:
+            checkpoint(LocalStore.open(str(home)), 1, 300)
+        assert f"the disk '{home}' is read-only" in raised.value.message
+    finally:
+        subprocess.run(["umount", "-l", home], check=True)
+
+
+@pytest.mark.root
+@needs_root
 @pytest.mark.parametrize("size", [300, 40_000, 300_000])
 def test_a_full_disk_is_named_and_costs_nothing_that_was_acknowledged(small_disk: Path, size: int) -> None:
     store = LocalStore.open(str(small_disk / "home"))

@@ -183,6 +183,11 @@ class Watches:
     def _replaced(self, old: _Tree | None, root: bytes) -> _Tree:
         if old is not None and old.follower is not None:
             old.follower.close()
+        for identity, tree in tuple(self._trees.items()):
+            if tree.root == root and tree is not old:  # another folder has its name now
+                if tree.follower is not None:
+                    tree.follower.close()
+                del self._trees[identity]
         others = [tree for tree in self._trees.values() if tree is not old and tree.follower is not None]
         if len(others) >= _TREES:
             self._give_up(min(others, key=lambda tree: tree.asked_at), "others are in use")
