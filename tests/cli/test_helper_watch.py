@@ -134,6 +134,7 @@ def test_doctor_tells_whether_a_folder_is_followed(installed: Installed, project
 def test_a_folder_that_another_took_the_place_of_is_no_longer_spoken_of(installed: Installed, project: Path) -> None:
     follow(installed, project)
     project.rename(project.with_name("before"))
+    until(lambda: not followed(str(installed.home), bytes(project))[0])
     shutil.copytree(project.with_name("before"), project, symlinks=True)
     until(lambda: bool(checkpoint(installed, project)) and followed(str(installed.home), bytes(project))[0])
     names = [line for line in (installed.home / "locks" / "helper").read_text().splitlines() if "\t" in line]
