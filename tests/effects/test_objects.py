@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -88,6 +89,26 @@ def test_bad_case_31_each_change_has_the_right_way_back(
     if bucket == "versioned":
         assert len(s3.list_object_versions(Bucket=bucket)["Versions"]) == 1  # exactly what was added is gone
     assert not undo(ws)
+
+
+def test_calls_of_many_threads_over_one_client_are_all_recorded(ws: Workspace, s3: Any, calls: ObjectCalls) -> None:
+    """While one thread looks at what is there, the others' calls are effects all the same, and pass the gate."""
+    start = threading.Barrier(12)
+
+    def put(n: int) -> None:
+        start.wait()
+        s3.put_object(Bucket="plain", Key=f"t{n}", Body=b"x")
+
+    threads = [threading.Thread(target=put, args=(n,)) for n in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with journal_of(ws) as journal:
+        noted = {effect.resource for effect in journal.effects()}
+    assert noted == {f"s3://plain/t{n}" for n in range(12)}
+    assert {outcome.state for outcome in undo(ws)} == {"undone"}
+    assert [each["Key"] for each in s3.list_objects_v2(Bucket="plain")["Contents"]] == ["old"]
 
 
 def test_bad_case_31_a_bucket_that_is_not_empty_stays(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+from contextlib import contextmanager
+from threading import local
 
 from reprieve.app import journals
 from reprieve.app.object_image import properties
@@ -21,6 +23,7 @@ from reprieve.model.effect import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from reprieve.app.workspace import Workspace
@@ -36,7 +39,7 @@ class ObjectCalls:
 
     def __init__(self, ws: Workspace, client: Any) -> None:
         self._ws, self._client, self._journal = ws, client, journals.open_journal(ws)
-        self._is_looking = False
+        self._here = local()  # clients are shared between threads: our look in one must not hide a call of another
         events = client.meta.events
         events.register("before-parameter-build.s3", self._before)
         events.register("after-call.s3", self._after)
@@ -51,7 +54,7 @@ class ObjectCalls:
 
     def _before(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
         name = model.name
-        if self._is_looking or name.startswith(_READS):
+        if getattr(self._here, "is_looking", False) or name.startswith(_READS):
             return
         bucket, key = str(params.get("Bucket", "")), str(params.get("Key", ""))
         known = name in ("CreateBucket", "PutObject", "DeleteObject") and "VersionId" not in params
@@ -80,46 +83,54 @@ class ObjectCalls:
         effect = self._journal.begin(draft, journals.place(self._ws), is_fork=True)
         context[_MINE] = (effect.id, name, bucket, key, before, known and not why)
 
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """What this thread asks inside of the block is our own look, and no effect."""
+        self._here.is_looking = True
+        try:
+            yield
+        finally:
+            self._here.is_looking = False
+
     def _why_not_new(self, bucket: str) -> str:
         """Why a bucket that is to be made is not the agent's to delete: where it is there, some regions answer 200."""
-        self._is_looking = True
         try:
-            self._client.head_bucket(Bucket=bucket)
+            with self._looking():
+                self._client.head_bucket(Bucket=bucket)
         except self._client.exceptions.ClientError as e:
             is_new = e.response["Error"]["Code"] in ("404", "NoSuchBucket", "NotFound")
             return "" if is_new else f"whether the bucket was there before can't be told: {e}"
-        finally:
-            self._is_looking = False
         return "the bucket was there before"
 
     def _image(self, bucket: str, key: str) -> tuple[Json, str]:
         """What is there now ({}: nothing), and why it can't be put back."""
-        self._is_looking = True
         try:
-            versions = self._client.get_bucket_versioning(Bucket=bucket).get("Status") == "Enabled"
-            try:
-                head = self._client.head_object(Bucket=bucket, Key=key)
-            except self._client.exceptions.ClientError as e:
-                if e.response["Error"]["Code"] in ("404", "NoSuchKey", "NotFound"):
-                    return {"versions": versions}, ""
-                raise
-            image: Json = {
-                "versions": versions,
-                "etag": head["ETag"],
-                "metadata": head.get("Metadata", {}),
-                "type": head.get("ContentType", "binary/octet-stream"),
-            }
-            if versions:
-                return image, ""
-            if head["ContentLength"] > _LARGEST:
-                return image, f"it is larger than {_LARGEST:,} bytes, and its bucket keeps no versions"
-            found = self._client.get_object(Bucket=bucket, Key=key, IfMatch=head["ETag"])
-            image["body"] = base64.b64encode(found["Body"].read()).decode()
-            return {**image, **properties(self._client, bucket, key, found)}, ""
+            with self._looking():
+                return self._seen(bucket, key)
         except self._client.exceptions.ClientError as e:
             return {}, f"what is there could not be read: {e}"
-        finally:
-            self._is_looking = False
+
+    def _seen(self, bucket: str, key: str) -> tuple[Json, str]:
+        versions = self._client.get_bucket_versioning(Bucket=bucket).get("Status") == "Enabled"
+        try:
+            head = self._client.head_object(Bucket=bucket, Key=key)
+        except self._client.exceptions.ClientError as e:
+            if e.response["Error"]["Code"] in ("404", "NoSuchKey", "NotFound"):
+                return {"versions": versions}, ""
+            raise
+        image: Json = {
+            "versions": versions,
+            "etag": head["ETag"],
+            "metadata": head.get("Metadata", {}),
+            "type": head.get("ContentType", "binary/octet-stream"),
+        }
+        if versions:
+            return image, ""
+        if head["ContentLength"] > _LARGEST:
+            return image, f"it is larger than {_LARGEST:,} bytes, and its bucket keeps no versions"
+        found = self._client.get_object(Bucket=bucket, Key=key, IfMatch=head["ETag"])
+        image["body"] = base64.b64encode(found["Body"].read()).decode()
+        return {**image, **properties(self._client, bucket, key, found)}, ""
 
     def _after(self, http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: object) -> None:
         noted = context.pop(_MINE, None)
