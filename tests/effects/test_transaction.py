@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -270,3 +271,39 @@ def test_a_password_of_a_database_is_not_in_the_journal(project: Path, home: Pat
 
     engine = type("Engine", (), {"url": sqlalchemy.make_url("postgresql://user:canary-pass@host/db")})
     assert _name_of(type("C", (), {"engine": engine})()) == "postgresql://user:***@host/db"
+
+
+def test_a_connection_for_asyncio_is_refused_before_anything_is_done(project: Path, home: Path, tmp_path: Path) -> None:
+    """Nothing of it would be awaited: a step that failed would keep its rows, and a commit would be none."""
+    aiosqlite = pytest.importorskip("aiosqlite")
+
+    async def main() -> None:
+        async with aiosqlite.connect(tmp_path / "x.db") as connection:
+            with reprieve.open(project) as ws:
+                with pytest.raises(reprieve.Usage, match="for asyncio") as refused, ws.transaction(connection):
+                    pytest.fail("the step ran")
+                assert "not awaited" in refused.value.hints[0]
+                assert ws.effects() == []
+
+    asyncio.run(main())
+
+
+class _Awaited:
+    """Cursors as compiled drivers for asyncio have them: what has to be awaited shows only in what a call returns."""
+
+    def cursor(self) -> _Awaited:
+        return self
+
+    def execute(self, sql: str) -> object:
+        async def answer() -> None: ...
+
+        return answer()
+
+    def close(self) -> None: ...
+
+
+def test_a_driver_whose_answers_have_to_be_awaited_is_refused(project: Path, home: Path) -> None:
+    with reprieve.open(project) as ws:
+        with pytest.raises(reprieve.Usage, match="for asyncio"), ws.transaction(_Awaited()):
+            pytest.fail("the step ran")
+        assert ws.effects() == []

@@ -9,6 +9,7 @@ A block whose transaction was ended inside of it can't keep that promise any mor
 from __future__ import annotations
 
 from contextlib import contextmanager
+from inspect import isawaitable, iscoroutinefunction
 
 from reprieve.errors import Refused, Usage
 from reprieve.store.chain import new_id
@@ -44,14 +45,26 @@ def transaction(
     COMMIT; what it returns is told afterwards whether it went well.
     `ended` is told why, where a part of the block may have been kept without the rest.
     """
-    if hasattr(connection, "sync_connection") or hasattr(connection, "sync_session"):
-        raise Usage("this is a connection for asyncio", hints=["use it inside `run_sync`"])
+    _must_not_wait(connection)
     steps = _Sqlalchemy(connection) if hasattr(connection, "begin_nested") else _Dbapi(connection)
     steps.begin()
     try:
         yield from _inside(connection, steps, begun, committing, ended)
     finally:
         steps.end()
+
+
+def _must_not_wait(connection: Any) -> None:
+    """Raises Usage for a connection for asyncio: what nobody awaits is not done, and would look as if it were."""
+    if hasattr(connection, "sync_connection") or hasattr(connection, "sync_session"):
+        raise _for_asyncio("use it inside `run_sync`")
+    if any(iscoroutinefunction(getattr(connection, name, None)) for name in ("execute", "commit", "rollback", "close")):
+        raise _for_asyncio()
+
+
+def _for_asyncio(hint: str = "") -> Usage:
+    hint = hint or "give one whose calls are not awaited: sqlite3, psycopg.Connection, …"
+    return Usage("this is a connection for asyncio; nothing was begun", hints=[hint])
 
 
 def _inside(
@@ -207,9 +220,13 @@ class _Dbapi:
     def _run(self, sql: str) -> None:
         cursor = self._connection.cursor()
         try:
-            cursor.execute(sql)
+            answer = cursor.execute(sql)
         finally:
             cursor.close()
+        if isawaitable(answer):  # a compiled driver does not show it before
+            if hasattr(answer, "close"):
+                answer.close()  # or it is warned that nobody awaits it
+            raise _for_asyncio()
 
     def _is_open(self, *, otherwise: bool) -> bool:
         """Whether a transaction is open; `otherwise` where the driver does not say."""
