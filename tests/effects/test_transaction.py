@@ -307,3 +307,66 @@ def test_a_driver_whose_answers_have_to_be_awaited_is_refused(project: Path, hom
         with pytest.raises(reprieve.Usage, match="for asyncio"), ws.transaction(_Awaited()):
             pytest.fail("the step ran")
         assert ws.effects() == []
+
+
+class _Autocommit(sqlite3.Connection):
+    """As psycopg's with autocommit, and sqlite3's from Python 3.12 on: commit and rollback do nothing."""
+
+    autocommit = True
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+
+@pytest.mark.parametrize("kind", ["connection", "session", "nested"])
+def test_an_sqlalchemy_connection_in_autocommit_is_refused(
+    project: Path, home: Path, tmp_path: Path, kind: str
+) -> None:
+    """A step that failed would keep its rows there, and nobody would be told."""
+    engine = sqlalchemy.create_engine(
+        f"sqlite:///{tmp_path / 'x.db'}", connect_args={"factory": _Autocommit, "isolation_level": None}
+    )
+    connection = sqlalchemy.orm.Session(engine) if kind == "session" else engine.connect()
+    with reprieve.open(project) as ws, closing(connection):
+        if kind == "nested":
+            connection.begin()
+        with pytest.raises(reprieve.Usage, match="commits each statement"), ws.transaction(connection):
+            pytest.fail("the step ran")
+        assert connection.in_transaction() == (kind == "nested")
+        assert ws.effects() == []
+    engine.dispose()
+
+
+def test_sqlalchemy_in_autocommit_on_sqlite_has_a_transaction_all_the_same(
+    project: Path, home: Path, tmp_path: Path
+) -> None:
+    engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'x.db'}", isolation_level="AUTOCOMMIT")
+    with reprieve.open(project) as ws, engine.connect() as connection:
+        connection.execute(sqlalchemy.text("CREATE TABLE t (name TEXT)"))
+        with pytest.raises(ValueError, match="no"), ws.transaction(connection):
+            connection.execute(sqlalchemy.text("INSERT INTO t VALUES ('failed')"))
+            raise ValueError("no")
+        with ws.transaction(connection):
+            connection.execute(sqlalchemy.text("INSERT INTO t VALUES ('kept')"))
+        assert connection.execute(sqlalchemy.text("SELECT name FROM t")).scalars().all() == ["kept"]
+    engine.dispose()
+
+
+class _SilentAutocommit(_Silent):
+    """Says neither whether a transaction is open, nor can it be noted on it."""
+
+    __slots__ = ()
+    autocommit = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "_inner":
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+
+def test_a_driver_in_autocommit_that_says_nothing_is_refused(project: Path, home: Path, tmp_path: Path) -> None:
+    with reprieve.open(project) as ws, closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as inner:
+        connection = _SilentAutocommit(inner)
+        with pytest.raises(reprieve.Usage, match="does not tell"), ws.transaction(connection):
+            pytest.fail("the step ran")

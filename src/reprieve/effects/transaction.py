@@ -141,6 +141,13 @@ class _Sqlalchemy:
             self._own = self._connection.begin()
         plain = self._connection if hasattr(self._connection, "exec_driver_sql") else self._connection.connection()
         self.raw = plain.connection.dbapi_connection
+        if is_autocommit(self.raw):
+            if self.is_outermost:
+                self._own.rollback()
+            raise Usage(
+                "this connection commits each statement by itself; nothing was begun",
+                hints=["give one that has transactions: engine.execution_options(isolation_level='READ COMMITTED')"],
+            )
         if plain.dialect.name == "sqlite" and not self.raw.in_transaction:
             # sqlite3 puts off BEGIN to the first change, and a savepoint without one commits when it is released
             plain.exec_driver_sql("BEGIN")
@@ -178,6 +185,11 @@ class _Dbapi:
     def begin(self) -> None:
         self.is_outermost = not self._is_open(otherwise=False)
         if self.is_outermost and self._needs_begin():
+            if self._status() is None and not self._count(0):
+                raise Usage(
+                    "this connection commits each statement by itself, and its driver does not tell; nothing was begun",
+                    hints=["turn its autocommit off before the block"],
+                )
             self._run("BEGIN")
         # also in a transaction of our own: only a savepoint can tell later whether it is still the same one
         self._run(f"SAVEPOINT {self._name}")
@@ -230,32 +242,40 @@ class _Dbapi:
 
     def _is_open(self, *, otherwise: bool) -> bool:
         """Whether a transaction is open; `otherwise` where the driver does not say."""
+        status = self._status()
+        if status is None:
+            return otherwise or getattr(self._connection, _MARK, 0) > 0
+        return status != 0
+
+    def _status(self) -> int | None:
+        """What the driver says about its transaction, 0 if there is none."""
         connection = self._connection
         if hasattr(connection, "in_transaction") and not callable(connection.in_transaction):  # sqlite3
-            return bool(connection.in_transaction)
+            return int(connection.in_transaction)
         info = getattr(connection, "info", None)
         status = getattr(info, "transaction_status", None)  # psycopg
         if status is None and isinstance(getattr(connection, "server_status", None), int):  # PyMySQL
             status = connection.server_status & 1
         if status is None and hasattr(connection, "get_transaction_status"):  # psycopg2
             status = connection.get_transaction_status()
-        if status is None:
-            return otherwise or getattr(connection, _MARK, 0) > 0
-        return int(status) != 0
+        return None if status is None else int(status)
 
     def _needs_begin(self) -> bool:
         """Whether a transaction begins only when it is asked for."""
-        connection = self._connection
-        if hasattr(connection, "in_transaction"):
-            return True
-        mode = getattr(connection, "autocommit", False)
-        if callable(mode):
-            mode = connection.get_autocommit() if hasattr(connection, "get_autocommit") else False
-        return bool(mode)
+        return hasattr(self._connection, "in_transaction") or is_autocommit(self._connection)
 
-    def _count(self, by: int) -> None:
+    def _count(self, by: int) -> bool:
         """Note on the connection how deep we are: some drivers do not say whether a transaction is open."""
         try:
             setattr(self._connection, _MARK, getattr(self._connection, _MARK, 0) + by)
         except AttributeError:
-            return  # sqlite3's and others that can't be marked say it themselves
+            return False  # sqlite3's and others that can't be marked say it themselves
+        return True
+
+
+def is_autocommit(connection: Any) -> bool:
+    """Whether a driver's connection commits each statement by itself, and does nothing in commit() and rollback()."""
+    mode = getattr(connection, "autocommit", False)
+    if callable(mode):
+        mode = connection.get_autocommit() if hasattr(connection, "get_autocommit") else False
+    return bool(mode == 1)  # sqlite3 has -1 for its old way, in which it does not
