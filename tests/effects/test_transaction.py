@@ -106,11 +106,72 @@ def test_P11_nested_steps_are_savepoints(project: Path, home: Path, world: World
                 insert("inner, kept")
             assert rows() == []
         assert rows() == ["outer", "inner, kept"]
+        assert [effect.state for effect in ws.effects()] == ["done"]
         with pytest.raises(KeyboardInterrupt), ws.transaction(connection):
             with ws.transaction(connection):
                 insert("inner, kept, then outer interrupted")
             raise KeyboardInterrupt
         assert rows() == ["outer", "inner, kept"]
+
+
+def test_a_step_in_a_transaction_that_somebody_else_opened_is_named(project: Path, home: Path, world: World) -> None:
+    """Who opened it may commit it when we are gone: the step may stand, and a rollback has to say so."""
+    connection, insert, rows = world
+    if isinstance(connection, _Silent):
+        pytest.skip("nobody can tell that one is open")
+    with reprieve.open(project) as ws:
+        before = ws.checkpoint("before")
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("BEGIN")
+        insert("somebody's")
+        with pytest.raises(ValueError, match="no"), ws.transaction(connection):
+            insert("failed")
+            raise ValueError("no")
+        assert ws.effects(before) == []
+        with ws.transaction(connection):
+            insert("the step's")
+            with ws.transaction(connection):
+                insert("an inner step's")
+        assert rows() == []
+        connection.commit()
+        assert rows() == ["somebody's", "the step's", "an inner step's"]
+        (effect,) = ws.effects(before)  # the inner one has no other fate than the one around it
+        assert (effect.kind, effect.state) == ("transaction", "unknown")
+        report = ws.rollback(before, effects=True)
+        (outcome,) = report.effects
+        assert report.is_partial and outcome.state == "manual"
+        assert "somebody else ends" in outcome.description and "open before the step" in outcome.detail
+
+
+def test_a_session_over_somebody_elses_connection_does_not_claim_a_commit(
+    project: Path, home: Path, tmp_path: Path
+) -> None:
+    engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'x.db'}")
+    with reprieve.open(project) as ws, engine.connect() as connection:
+        outer = connection.begin()
+        with sqlalchemy.orm.Session(connection) as session, ws.transaction(session):
+            session.execute(sqlalchemy.text("CREATE TABLE t (name TEXT)"))
+        outer.rollback()
+        assert [effect.state for effect in ws.effects()] == ["unknown"]
+    engine.dispose()
+
+
+def test_a_step_that_cannot_be_noted_leaves_the_transaction_around_it_alone(
+    project: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its row in the journal the step is not kept; what others wrote before is theirs."""
+    with reprieve.open(project) as ws, closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute("CREATE TABLE t (name TEXT)")
+        connection.execute("INSERT INTO t VALUES ('theirs')")
+        with monkeypatch.context() as broken, pytest.raises(reprieve.ReprieveError), ws.transaction(connection):
+            connection.execute("INSERT INTO t VALUES ('the step''s')")
+            broken.setattr("reprieve.app.journals.open_journal", _no_journal)
+        connection.commit()
+        assert connection.execute("SELECT name FROM t").fetchall() == [("theirs",)]
+
+
+def _no_journal(*_: object, **__: object) -> None:
+    raise reprieve.StoreFailed("the disk is full")
 
 
 def test_bad_case_56_a_transaction_belongs_to_where_it_was_committed(project: Path, home: Path, world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 
 from reprieve.app import journals
 from reprieve.app.effects import journal_of
@@ -16,8 +17,7 @@ from reprieve.policy.redact import redact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from reprieve.app.workspace import Workspace
@@ -56,14 +56,17 @@ def remember(
     return effect
 
 
-def transaction(ws: Workspace, connection: Any) -> AbstractContextManager[Any]:
+@contextmanager
+def transaction(ws: Workspace, connection: Any) -> Iterator[Any]:
     """A block in a database transaction. Its commit is an effect, at the place on the timeline where it happens.
 
-    So is what was committed inside of it, by the step itself. Where the database is in the tree, its rows come back
+    So is what was committed inside of it, by the step itself; and what is left to a transaction that somebody else
+    opened and ends, as nobody can tell us how. Where the database is in the tree, its rows come back
     with its files.
     """
     name = redact(_name_of(connection))
     files: list[str] = []
+    mine: list[int] = []  # of ws.blocks; empty where a block of ours is around this one
 
     def intend(description: str) -> tuple[str, bool]:
         """(id of the effect, whether it is a matter of the files alone)."""
@@ -75,28 +78,42 @@ def transaction(ws: Workspace, connection: Any) -> AbstractContextManager[Any]:
                 journal.cover(effect.id)
         return effect.id, is_covered
 
-    def committing() -> Callable[[bool], None]:
-        id, is_covered = intend(f"a transaction committed to {name}")
+    def committing(is_last: bool) -> Callable[[bool], None] | None:
+        if not is_last and not mine:
+            return None  # the block of ours around it tells
+        said = "a transaction committed to" if is_last else "a step in a transaction that somebody else ends, in"
+        effect, is_covered = intend(f"{said} {name}")
 
         def tell(is_done: bool) -> None:
             with journal_of(ws) as journal:
-                if is_done:
+                if is_done and not is_last:
+                    journal.finish(
+                        effect, UNKNOWN, detail="the transaction was open before the step; who opened it ends it"
+                    )
+                elif is_done:
                     way = _WITH_FILES if is_covered else "what is in a database is taken back there"
-                    journal.finish(id, DONE, detail=f"committed; {way}")
+                    journal.finish(effect, DONE, detail=f"committed; {way}")
                 else:
-                    journal.finish(id, UNKNOWN, detail="COMMIT failed; it may have happened")
+                    journal.finish(effect, UNKNOWN, detail="COMMIT failed; it may have happened")
 
         return tell
 
     def ended(why: str) -> None:
-        id, _ = intend(f"a transaction that a step ended itself, in {name}")
+        effect, _ = intend(f"a transaction that a step ended itself, in {name}")
         with journal_of(ws) as journal:
-            journal.finish(id, UNKNOWN, detail=f"{why}; what it wrote before may be committed")
+            journal.finish(effect, UNKNOWN, detail=f"{why}; what it wrote before may be committed")
 
     def begun(raw: Any) -> None:
         files[:] = _files_of(raw)
+        if id(raw) not in ws.blocks:
+            ws.blocks.add(id(raw))
+            mine.append(id(raw))
 
-    return transactions.transaction(connection, begun=begun, committing=committing, ended=ended)
+    try:
+        with transactions.transaction(connection, begun=begun, committing=committing, ended=ended):
+            yield connection
+    finally:
+        ws.blocks.difference_update(mine)
 
 
 def _is_protected(ws: Workspace, path: str) -> bool:

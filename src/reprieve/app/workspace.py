@@ -92,6 +92,7 @@ class Workspace:
         )
         self._again: dict[str, Callable[[str], tuple[Plan, Report | None]]] = {}
         self.memory: Memory | None = None  # what this process has changed in itself and can set back
+        self.blocks: set[int] = set()  # driver's connections, by id(), that are in a transaction block
         self.unsealed: list[Guarded] = []  # guarded calls whose end could not be recorded
         self.annexes: tuple[Annex, ...] = ()  # tracked paths outside the tree; set by who opens the workspace
         self.lost: tuple[Gap, ...] = ()  # tracked paths whose folder is gone

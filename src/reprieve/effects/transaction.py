@@ -36,13 +36,13 @@ def transaction(
     connection: Any,
     *,
     begun: Callable[[Any], None] | None = None,
-    committing: Callable[[], Callable[[bool], None]] | None = None,
+    committing: Callable[[bool], Callable[[bool], None] | None] | None = None,
     ended: Callable[[str], None] | None = None,
 ) -> Iterator[Any]:
     """Everything that goes over the connection inside the block is kept together with it, or not at all.
 
-    `begun` is given the driver's own connection, in the transaction. `committing` is called just before the outermost
-    COMMIT; what it returns is told afterwards whether it went well.
+    `begun` is given the driver's own connection, in the transaction. `committing` is called just before COMMIT or
+    RELEASE, with whether that is the end of the transaction; what it returns is told afterwards whether it went well.
     `ended` is told why, where a part of the block may have been kept without the rest.
     """
     _must_not_wait(connection)
@@ -71,7 +71,7 @@ def _inside(
     connection: Any,
     steps: _Sqlalchemy | _Dbapi,
     begun: Callable[[Any], None] | None,
-    committing: Callable[[], Callable[[bool], None]] | None,
+    committing: Callable[[bool], Callable[[bool], None] | None] | None,
     ended: Callable[[str], None] | None,
 ) -> Iterator[Any]:
     try:
@@ -97,7 +97,7 @@ def _inside(
         raise _ended(connection, f"{why}; it is not known what of it stays")
     tell = None
     try:
-        tell = committing() if committing is not None and steps.is_outermost else None
+        tell = committing(steps.is_last) if committing is not None else None
         steps.commit()
     except BaseException:
         _take_back(steps)  # or the next COMMIT would keep it
@@ -137,6 +137,9 @@ class _Sqlalchemy:
 
     def begin(self) -> None:
         self.is_outermost = not self._connection.in_transaction()
+        # a session over a connection in a transaction joins that one: its commit leaves it open
+        bound: Any = getattr(self._connection, "bind", None)
+        self.is_last = self.is_outermost and not (hasattr(bound, "in_transaction") and bound.in_transaction())
         if self.is_outermost:
             self._own = self._connection.begin()
         plain = self._connection if hasattr(self._connection, "exec_driver_sql") else self._connection.connection()
@@ -180,10 +183,10 @@ class _Dbapi:
 
     def __init__(self, connection: Any) -> None:
         self._connection = self.raw = connection
-        self._name = f"reprieve_{new_id()}"
+        self._name = self._probe = f"reprieve_{new_id()}"
 
     def begin(self) -> None:
-        self.is_outermost = not self._is_open(otherwise=False)
+        self.is_outermost = self.is_last = not self._is_open(otherwise=False)
         if self.is_outermost and self._needs_begin():
             if self._status() is None and not self._count(0):
                 raise Usage(
@@ -193,6 +196,9 @@ class _Dbapi:
             self._run("BEGIN")
         # also in a transaction of our own: only a savepoint can tell later whether it is still the same one
         self._run(f"SAVEPOINT {self._name}")
+        if not self.is_outermost:
+            self._probe = f"{self._name}_in"  # to ask without letting go of what can be taken back
+            self._run(f"SAVEPOINT {self._probe}")
         self._count(1)
 
     def end(self) -> None:
@@ -202,7 +208,7 @@ class _Dbapi:
         if not self._is_open(otherwise=True):
             return False
         try:
-            self._run(f"RELEASE SAVEPOINT {self._name}")
+            self._run(f"RELEASE SAVEPOINT {self._probe}")
         except Exception:  # noqa: BLE001 - each driver has an error of its own for "no such savepoint"
             return False
         return True
@@ -228,6 +234,8 @@ class _Dbapi:
             self._connection.commit()
             if self._is_open(otherwise=False):
                 self._run("COMMIT")  # a driver in autocommit mode does nothing in commit()
+        else:
+            self._run(f"RELEASE SAVEPOINT {self._name}")
 
     def _run(self, sql: str) -> None:
         cursor = self._connection.cursor()
