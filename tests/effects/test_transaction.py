@@ -327,6 +327,86 @@ def test_a_database_that_is_not_all_in_the_checkpoints_is_named_once(
             assert outcome.detail.count("there is no inverse") == 1
 
 
+@pytest.mark.parametrize("is_taken_off", [False, True])
+def test_a_database_that_a_step_attaches_itself_is_looked_at(
+    project: Path, home: Path, tmp_path: Path, is_taken_off: bool
+) -> None:
+    """Its rows are not in the folder and do not come back with it; nor do those that were committed before a DETACH."""
+    with reprieve.open(project) as ws, closing(sqlite3.connect(project / "app.db")) as connection:
+        before = ws.checkpoint("before")
+        with ExitStack() as blocks:
+            if is_taken_off:
+                connection.execute("ATTACH ? AS other", (str(tmp_path / "other.db"),))
+                blocks.enter_context(pytest.raises(reprieve.Refused, match="ended inside"))
+            blocks.enter_context(ws.transaction(connection))
+            if not is_taken_off:
+                connection.execute("ATTACH ? AS other", (str(tmp_path / "other.db"),))
+            connection.execute("CREATE TABLE other.t (name TEXT)")
+            if is_taken_off:
+                connection.commit()
+                connection.execute("DETACH other")
+        (effect,) = ws.effects(before)
+        assert (effect.cls, effect.undo_state) == ("irreversible", "")
+        assert is_taken_off or effect.description.endswith("other.db")
+        report = ws.rollback(before, effects=True)
+        assert report.is_partial and len(report.effects) == 1
+
+
+@pytest.mark.parametrize("has_default", [True, False])
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_every_database_of_a_session_is_looked_at(
+    project: Path, home: Path, tmp_path: Path, has_default: bool, is_inside: bool
+) -> None:
+    """Also one that it goes to only when it flushes, just before its commit."""
+    places = (project / "a.db", (project if is_inside else tmp_path) / "b.db")
+    tables = sqlalchemy.MetaData()
+
+    class Base(sqlalchemy.orm.DeclarativeBase):
+        metadata = tables
+
+    class A(Base):
+        __tablename__ = "a"
+        id = sqlalchemy.Column(sqlalchemy.Integer, primary_key=True)
+
+    class B(Base):
+        __tablename__ = "b"
+        id = sqlalchemy.Column(sqlalchemy.Integer, primary_key=True)
+
+    engines = [sqlalchemy.create_engine(f"sqlite:///{place}") for place in places]
+    for engine in engines:
+        tables.create_all(engine)
+    binds = {B: engines[1]} if has_default else {A: engines[0], B: engines[1]}
+
+    def rows() -> list[int]:
+        found = []
+        for place, table in zip(places, "ab", strict=True):
+            with closing(sqlite3.connect(place)) as other:
+                found += other.execute(f"SELECT count(*) FROM {table}").fetchone()
+        return found
+
+    with reprieve.open(project) as ws:
+        before = ws.checkpoint("before")
+        with sqlalchemy.orm.Session(engines[0] if has_default else None, binds=binds) as session:
+            with pytest.raises(ValueError, match="no"), ws.transaction(session):
+                session.execute(sqlalchemy.text("CREATE TABLE more (id)"), bind_arguments={"bind": engines[1]})
+                session.add(B(id=1))
+                session.flush()
+                raise ValueError("no")
+            with ws.transaction(session), ws.transaction(session):
+                session.add_all((A(id=1), B(id=1)))
+        with closing(sqlite3.connect(places[1])) as other:
+            assert other.execute("SELECT count(*) FROM sqlite_master WHERE name = 'more'").fetchone() == (0,)
+        assert rows() == [1, 1]
+        (effect,) = ws.effects(before)
+        assert "a.db and sqlite:" in effect.description
+        assert effect.undo_state == ("covered" if is_inside else "")
+        for engine in engines:
+            engine.dispose()
+        report = ws.rollback(before, effects=True)
+        assert len(report.effects) == (0 if is_inside else 1) and report.is_partial != is_inside
+    assert rows() == [0, 0 if is_inside else 1]
+
+
 def test_a_password_of_a_database_is_not_in_the_journal(project: Path, home: Path) -> None:
     from reprieve.app.inner_effects import _name_of
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from reprieve.app.workspace import Workspace
+    from reprieve.effects.transaction import Databases
     from reprieve.model.effect import Effect
 
 _SQLITE = ("sqlite3", "_sqlite3")
@@ -61,28 +62,33 @@ def transaction(ws: Workspace, connection: Any) -> Iterator[Any]:
     """A block in a database transaction. Its commit is an effect, at the place on the timeline where it happens.
 
     So is what was committed inside of it, by the step itself; and what is left to a transaction that somebody else
-    opened and ends, as nobody can tell us how. Where the database is in the tree, its rows come back
-    with its files.
+    opened and ends, as nobody can tell us how. Where all its databases are in the tree, their rows come back with their
+    files.
     """
-    name = redact(_name_of(connection))
-    files: list[str] = []
     mine: list[int] = []  # of ws.blocks; empty where a block of ours is around this one
+    name, at_first = _name_of(connection), list[str]()
 
-    def intend(description: str) -> tuple[str, bool]:
+    def intend(what: str, databases: Databases) -> tuple[str, bool]:
         """(id of the effect, whether it is a matter of the files alone)."""
-        is_covered = bool(files) and all(_is_protected(ws, path) for path in files)
+        # looked at again: the step may have attached or detached a file, or gone to another database
+        files = [_files_of(raw) for _, raw in databases]
+        names = [_name_of(each) for each, _ in databases if each is not connection] or [name]
+        attached = [f"sqlite:{path}" for some in files for path in some[1:]]
+        where = redact(" and ".join(dict.fromkeys((*names, *attached))))
+        all_files = {path for some in (*files, at_first) for path in some}
+        is_covered = bool(files) and all(files) and all(_is_protected(ws, path) for path in all_files)
         with journal_of(ws) as journal, journal.log.transaction():
             cls = RESTORABLE if is_covered else IRREVERSIBLE
-            effect = journal.begin(EffectDraft("transaction", cls, name, description), journals.place(ws))
+            effect = journal.begin(EffectDraft("transaction", cls, where, f"{what} {where}"), journals.place(ws))
             if is_covered:
                 journal.cover(effect.id)
         return effect.id, is_covered
 
-    def committing(is_last: bool) -> Callable[[bool], None] | None:
+    def committing(is_last: bool, databases: Databases) -> Callable[[bool], None] | None:
         if not is_last and not mine:
             return None  # the block of ours around it tells
         said = "a transaction committed to" if is_last else "a step in a transaction that somebody else ends, in"
-        effect, is_covered = intend(f"{said} {name}")
+        effect, is_covered = intend(said, databases)
 
         def tell(is_done: bool) -> None:
             with journal_of(ws) as journal:
@@ -98,13 +104,13 @@ def transaction(ws: Workspace, connection: Any) -> Iterator[Any]:
 
         return tell
 
-    def ended(why: str) -> None:
-        effect, _ = intend(f"a transaction that a step ended itself, in {name}")
+    def ended(why: str, databases: Databases) -> None:
+        effect, _ = intend("a transaction that a step ended itself, in", databases)
         with journal_of(ws) as journal:
             journal.finish(effect, UNKNOWN, detail=f"{why}; what it wrote before may be committed")
 
     def begun(raw: Any) -> None:
-        files[:] = _files_of(raw)
+        at_first[:] = _files_of(raw)
         if id(raw) not in ws.blocks:
             ws.blocks.add(id(raw))
             mine.append(id(raw))
@@ -138,7 +144,10 @@ def _files_of(raw: Any) -> list[str]:
     """The files that a connection of sqlite3 writes to, with those that are attached; none if one is not a file."""
     if type(raw).__module__.partition(".")[0] not in _SQLITE:
         return []
-    cursor = raw.cursor()
+    try:
+        cursor = raw.cursor()
+    except raw.ProgrammingError:
+        return []  # it was closed: nobody can tell any more
     cursor.row_factory = None  # whatever the program has rows look like
     try:
         found = [path for _, name, path in cursor.execute("PRAGMA database_list") if name != "temp"]

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    Databases = list[tuple[Any, Any]]  # that took part: (connection as it was given or made, the driver's own)
+    Committing = Callable[[bool, Databases], Callable[[bool], None] | None]
+
 _MARK = "_reprieve_depth"
 
 
@@ -36,8 +39,8 @@ def transaction(
     connection: Any,
     *,
     begun: Callable[[Any], None] | None = None,
-    committing: Callable[[bool], Callable[[bool], None] | None] | None = None,
-    ended: Callable[[str], None] | None = None,
+    committing: Committing | None = None,
+    ended: Callable[[str, Databases], None] | None = None,
 ) -> Iterator[Any]:
     """Everything that goes over the connection inside the block is kept together with it, or not at all.
 
@@ -71,8 +74,8 @@ def _inside(
     connection: Any,
     steps: _Sqlalchemy | _Dbapi,
     begun: Callable[[Any], None] | None,
-    committing: Callable[[bool], Callable[[bool], None] | None] | None,
-    ended: Callable[[str], None] | None,
+    committing: Committing | None,
+    ended: Callable[[str, Databases], None] | None,
 ) -> Iterator[Any]:
     try:
         if begun is not None:
@@ -83,7 +86,7 @@ def _inside(
         if not why or (isinstance(e, Ended) and e.connection is connection):
             raise
         if ended is not None:
-            ended(why)
+            ended(why, steps.databases)
         if not isinstance(e, Exception):
             e.add_note(_failed(why))  # an interrupt stays one
             raise
@@ -93,11 +96,12 @@ def _inside(
         if not why:
             raise Refused("a statement of the step failed, and its transaction with it; nothing of it stays")
         if ended is not None:
-            ended(why)
+            ended(why, steps.databases)
         raise _ended(connection, f"{why}; it is not known what of it stays")
     tell = None
     try:
-        tell = committing(steps.is_last) if committing is not None else None
+        steps.flush()
+        tell = committing(steps.is_last, steps.databases) if committing is not None else None
         steps.commit()
     except BaseException:
         _take_back(steps)  # or the next COMMIT would keep it
@@ -131,6 +135,11 @@ class _Sqlalchemy:
 
     def __init__(self, connection: Any) -> None:
         self._connection, self._own = connection, None
+        self.databases: Databases = []
+        registry = getattr(connection, "registry", None)  # of a scoped_session
+        is_session = not hasattr(connection, "exec_driver_sql")
+        self._session = (registry() if callable(registry) else connection) if is_session else None
+        self.raw = connection
 
     _own: Any
     raw: Any
@@ -140,22 +149,58 @@ class _Sqlalchemy:
         # a session over a connection in a transaction joins that one: its commit leaves it open
         bound: Any = getattr(self._connection, "bind", None)
         self.is_last = self.is_outermost and not (hasattr(bound, "in_transaction") and bound.in_transaction())
-        if self.is_outermost:
-            self._own = self._connection.begin()
-        plain = self._connection if hasattr(self._connection, "exec_driver_sql") else self._connection.connection()
-        self.raw = plain.connection.dbapi_connection
-        if is_autocommit(self.raw):
+        self._listen(is_on=True)
+        try:
             if self.is_outermost:
+                self._own = self._connection.begin()
+            self._take_first()
+            if not self.is_outermost:
+                self._own = self._connection.begin_nested()
+        except BaseException:
+            self._listen(is_on=False)
+            if self.is_outermost and self._own is not None:
                 self._own.rollback()
+            raise
+
+    def _take_first(self) -> None:
+        if self._session is None:
+            self._take(self._connection)
+        else:
+            from sqlalchemy.exc import UnboundExecutionError
+
+            try:
+                self._take(self._session.connection())
+            except UnboundExecutionError:
+                return  # it has a database for each table, and none besides
+        self.raw = self.databases[0][1]
+
+    def _listen(self, *, is_on: bool) -> None:
+        """A session may go to several databases, and takes a connection when it needs it first."""
+        if self._session is not None:
+            from sqlalchemy import event
+
+            (event.listen if is_on else event.remove)(self._session, "after_begin", self._begun)
+
+    def _begun(self, session: Any, transaction: Any, connection: Any) -> None:
+        self._take(connection)
+
+    def _take(self, plain: Any) -> None:
+        raw = plain.connection.dbapi_connection
+        if is_autocommit(raw):
             raise Usage(
                 "this connection commits each statement by itself; nothing was begun",
                 hints=["give one that has transactions: engine.execution_options(isolation_level='READ COMMITTED')"],
             )
-        if plain.dialect.name == "sqlite" and not self.raw.in_transaction:
+        if plain.dialect.name == "sqlite" and not raw.in_transaction:
             # sqlite3 puts off BEGIN to the first change, and a savepoint without one commits when it is released
             plain.exec_driver_sql("BEGIN")
-        if not self.is_outermost:
-            self._own = self._connection.begin_nested()
+        if all(raw is not known for _, known in self.databases):
+            self.databases.append((plain, raw))
+
+    def flush(self) -> None:
+        """Have what a session puts off done now: it may go to another database."""
+        if self._session is not None:
+            self._session.flush()
 
     def is_whole(self) -> bool:
         return bool(self._own.is_active)
@@ -175,6 +220,7 @@ class _Sqlalchemy:
         self._own.commit()
 
     def end(self) -> None:
+        self._listen(is_on=False)
         self._own = None
 
 
@@ -183,6 +229,7 @@ class _Dbapi:
 
     def __init__(self, connection: Any) -> None:
         self._connection = self.raw = connection
+        self.databases: Databases = [(connection, connection)]
         self._name = self._probe = f"reprieve_{new_id()}"
 
     def begin(self) -> None:
@@ -203,6 +250,9 @@ class _Dbapi:
 
     def end(self) -> None:
         self._count(-1)
+
+    def flush(self) -> None:
+        """Nothing is put off."""
 
     def is_whole(self) -> bool:
         if not self._is_open(otherwise=True):
