@@ -93,20 +93,20 @@ def test_bad_case_31_each_change_has_the_right_way_back(
 
 def test_calls_of_many_threads_over_one_client_are_all_recorded(ws: Workspace, s3: Any, calls: ObjectCalls) -> None:
     """While one thread looks at what is there, the others' calls are effects all the same, and pass the gate."""
-    start = threading.Barrier(12)
+    start = threading.Barrier(6)
 
     def put(n: int) -> None:
         start.wait()
         s3.put_object(Bucket="plain", Key=f"t{n}", Body=b"x")
 
-    threads = [threading.Thread(target=put, args=(n,)) for n in range(12)]
+    threads = [threading.Thread(target=put, args=(n,)) for n in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     with journal_of(ws) as journal:
         noted = {effect.resource for effect in journal.effects()}
-    assert noted == {f"s3://plain/t{n}" for n in range(12)}
+    assert noted == {f"s3://plain/t{n}" for n in range(6)}
     assert {outcome.state for outcome in undo(ws)} == {"undone"}
     assert [each["Key"] for each in s3.list_objects_v2(Bucket="plain")["Contents"]] == ["old"]
 
@@ -142,6 +142,105 @@ def test_bad_case_6_what_somebody_replaced_since_is_left_alone(
     states = {outcome.description.split("/")[2]: outcome.state for outcome in undo(ws)}
     assert states == {"plain": "conflict", "versioned": "undone"}
     assert body(s3, "plain", "old") == body(s3, "versioned", "old") == b"person"
+
+
+@pytest.mark.parametrize("key", ["old", "new"])
+@pytest.mark.parametrize("what", ["again", "its metadata", "its type", "its tags"])
+def test_bad_case_6_the_same_bytes_of_somebody_else_are_left_alone(
+    ws: Workspace, s3: Any, calls: ObjectCalls, endpoint: str, key: str, what: str
+) -> None:
+    """Their ETag is the same; when they were put, their metadata, type and tags are not."""
+    s3.put_object(Bucket="plain", Key=key, Body=b"same")
+    person = boto3.client("s3", endpoint_url=endpoint)
+    if what == "its tags":  # which changes nothing else
+        person.put_object_tagging(Bucket="plain", Key=key, Tagging={"TagSet": [{"Key": "keep", "Value": "yes"}]})
+    else:
+        more: dict[str, Any] = {"its metadata": {"Metadata": {"by": "ann"}}, "its type": {"ContentType": "text/plain"}}
+        if what == "again":
+            at = person.head_object(Bucket="plain", Key=key)["LastModified"]
+        person.put_object(Bucket="plain", Key=key, Body=b"same", **more.get(what, {}))
+        while what == "again" and person.head_object(Bucket="plain", Key=key)["LastModified"] == at:
+            person.put_object(Bucket="plain", Key=key, Body=b"same")  # a storage counts in seconds
+    (outcome,) = undo(ws)
+    assert outcome.state == "conflict" and "was changed since" in outcome.detail
+    assert body(s3, "plain", key) == b"same"
+
+
+def test_a_call_between_our_look_and_the_undo_stops_it(
+    ws: Workspace, s3: Any, calls: ObjectCalls, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reprieve.effects import objects
+
+    s3.put_object(Bucket="plain", Key="old", Body=b"agent")
+    s3.delete_object(Bucket="plain", Key="old")
+    person, look = boto3.client("s3", endpoint_url=endpoint), objects._compare
+    looks: list[object] = []
+
+    def late(*given: Any) -> Any:
+        looks.append(look(*given))
+        if len(looks) == 3:  # after those of the preview and of the plan: the last one before it is done
+            person.put_object(Bucket="plain", Key="old", Body=b"person")
+        return looks[-1]
+
+    monkeypatch.setattr(objects, "_compare", late)
+    assert undo(ws)[0].state == "conflict" and len(looks) >= 3
+    assert body(s3, "plain", "old") == b"person"
+
+
+@pytest.fixture
+def simple(endpoint: str) -> Iterator[str]:
+    """The same storage, without conditions for what is changed."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    inner = DomainDispatcherApplication(create_backend_app)
+
+    def app(environ: dict[str, Any], start: Any) -> Any:
+        has_condition = environ.keys() & {"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"}
+        if has_condition and environ["REQUEST_METHOD"] in ("PUT", "DELETE"):
+            start("501 Not Implemented", [("Content-Type", "application/xml")])
+            return [b"<Error><Code>NotImplemented</Code><Message>no conditions</Message></Error>"]
+        return inner(environ, start)
+
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_storage_that_knows_no_conditions_is_asked_without(ws: Workspace, s3: Any, simple: str) -> None:
+    client = boto3.client("s3", endpoint_url=simple)
+    calls = ObjectCalls(ws, client)
+    client.put_object(Bucket="plain", Key="old", Body=b"agent")
+    client.put_object(Bucket="plain", Key="new", Body=b"agent")
+    client.delete_object(Bucket="plain", Key="old")
+    calls.end()
+    assert [outcome.state for outcome in undo(ws)] == ["undone"] * 3
+    assert body(s3, "plain", "old") == b"old" and body(s3, "plain", "new") is None
+
+
+def test_many_changes_of_one_object_are_undone_one_after_the_other(ws: Workspace, s3: Any, calls: ObjectCalls) -> None:
+    """What an undo puts back was modified by that, which is nobody's change."""
+    s3.put_object(Bucket="plain", Key="old", Body=b"one", Tagging="n=1")
+    at = s3.head_object(Bucket="plain", Key="old")["LastModified"]
+    s3.put_object(Bucket="plain", Key="old", Body=b"two", Metadata={"n": "2"})
+    s3.delete_object(Bucket="plain", Key="old")
+    s3.put_object(Bucket="plain", Key="old", Body=b"two", ContentType="text/plain")
+    plain = boto3.client("s3", endpoint_url=s3.meta.endpoint_url)
+    while plain.head_bucket(Bucket="plain") and _now(plain) <= at:  # so that the undo comes in another second
+        pass
+    assert [outcome.state for outcome in undo(ws)] == ["undone"] * 4
+    assert body(s3, "plain", "old") == b"old"
+
+
+def _now(s3: Any) -> Any:
+    """What time the storage has."""
+    from email.utils import parsedate_to_datetime
+
+    return parsedate_to_datetime(s3.list_buckets()["ResponseMetadata"]["HTTPHeaders"]["date"])
 
 
 @pytest.mark.parametrize("bucket", ["plain", "versioned"])

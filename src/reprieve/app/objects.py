@@ -8,7 +8,7 @@ from threading import local
 
 from reprieve.app import journals
 from reprieve.app.object_image import properties
-from reprieve.effects.objects import BUCKET, DELETE, MARKER, PUT, VERSION, account
+from reprieve.effects.objects import BUCKET, DELETE, MARKER, PUT, VERSION, account, left_by
 from reprieve.errors import Refused
 from reprieve.model.effect import (
     COMPENSABLE,
@@ -121,6 +121,7 @@ class ObjectCalls:
         image: Json = {
             "versions": versions,
             "etag": head["ETag"],
+            "modified": head["LastModified"].isoformat(),
             "metadata": head.get("Metadata", {}),
             "type": head.get("ContentType", "binary/octet-stream"),
         }
@@ -165,8 +166,9 @@ class ObjectCalls:
         version = parsed.get("VersionId")
         if before.get("versions") and version:
             return {**inverse, "way": MARKER if name == "DeleteObject" else VERSION, "version": version}
-        left = parsed.get("ETag", "") if name == "PutObject" else ""
+        etag = parsed.get("ETag", "") if name == "PutObject" else ""
+        left = {"etag": etag, **({"left": left_by(self._client, bucket, key, etag)} if etag else {})}
         if "body" not in before:
-            return {**inverse, "way": DELETE, "etag": left, "before": ""}
+            return {**inverse, "way": DELETE, **left, "before": ""}
         kept = {name: before[name] for name in ("body", "metadata", "type", "more", "lost")}
-        return {**inverse, "way": PUT, "etag": left, "before": before["etag"], **kept}
+        return {**inverse, "way": PUT, **left, "before": before["etag"], "was": before["modified"], **kept}

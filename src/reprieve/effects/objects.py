@@ -3,12 +3,16 @@
     inverse = {"kind": "objects", "endpoint": ..., "region": ..., "account": keyed fingerprint of the access key,
                "bucket", "key", "way": "bucket" | "version" | "marker" | "delete" | "put",
                "version": id,                                    of what the effect made, where the bucket has versions
-               "etag": of what it left,                          where it has none: compared before anything is done
+               "etag": of what it left,                          where it has none: compared before anything is done,
+               "left": {"modified", "metadata", "type", "tags"}, with what tells it from others of the same bytes
+                                                                 ({}: could not be seen; missing: in older journals)
+               "before": etag, "was": when it was modified,      of what was there before ("": nothing)
                "body": base64, "metadata": {...}, "type": ...,   what was there before,
                "more": {argument of put_object: value},          with its other headers, tags and grants
                "lost": ["its tags", ...]}                        what of it can't be put back
 
-`version` and `marker` take away exactly what the effect added, whatever came later. Needs `pip install reprieve[s3]`.
+`version` and `marker` take away exactly what the effect added, whatever came later. What is put back is modified anew:
+the effects before it find that by a name that was changed (`names`). Needs `pip install reprieve[s3]`.
 """
 
 from __future__ import annotations
@@ -35,6 +39,9 @@ _SAYS = {
     DELETE: "delete {key} in {bucket}, if nobody replaced it since",
     PUT: "put {key} in {bucket} back as it was, if nobody replaced it since",
 }
+_UNSEEN = "what the call left could not be seen then, so nobody can tell whether it was changed since"
+# storages that do not know conditions refuse or ignore them; the comparison just before is all there is then
+_NO_CONDITIONS = ("NotImplemented", "XNotImplemented", "UnsupportedOperation", "501")
 _GONE = ("404", "NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound")
 
 
@@ -60,7 +67,7 @@ class ObjectsDriver:
             if way == BUCKET:
                 found = client.list_objects_v2(Bucket=inverse["bucket"], MaxKeys=1)
                 return Check(CHANGED, "the bucket is not empty") if found.get("KeyCount") else Check(READY)
-            return self._compare(client, inverse)
+            return _compare(client, inverse, names)
         except (Refused, Misconfigured) as e:
             return Check(UNCLEAR, e.message)
         except _errors() as e:
@@ -78,23 +85,25 @@ class ObjectsDriver:
             elif way in (VERSION, MARKER):
                 client.delete_object(**where, VersionId=inverse["version"])
             elif way == DELETE:
-                client.delete_object(**where)
+                _if_same(client, "DeleteObject", inverse, where)
             else:
                 body = base64.b64decode(str(inverse["body"]))
                 more = cast("dict[str, object]", inverse.get("more") or {})
-                client.put_object(**where, Body=body, Metadata=inverse["metadata"], ContentType=inverse["type"], **more)
+                whole = {"Body": body, "Metadata": inverse["metadata"], "ContentType": inverse["type"], **more}
+                _if_same(client, "PutObject", inverse, {**where, **whole})
         except (Refused, Misconfigured) as e:
             return Outcome(FAILED, e.message)
         except _errors() as e:
             code = _code(e)
             if code in _GONE and way not in (MARKER, PUT):  # those bring something back: it is not there
                 return Outcome(UNDONE, "it was gone already")
-            if code in ("BucketNotEmpty", "PreconditionFailed", "409", "412"):
+            if code in ("BucketNotEmpty", "PreconditionFailed", "ConditionalRequestConflict", "409", "412"):
                 return Outcome(CONFLICT, f"{code}: somebody changed it since")
             if not code:
                 return Outcome(MANUAL, f"whether it was done is not known: {e}")
             return Outcome(FAILED, f"the storage refuses: {e}")
-        return Outcome(UNDONE, self.says(effect))
+        renamed = _renamed(client, inverse) if way == PUT and inverse.get("was") else None
+        return Outcome(UNDONE, self.says(effect), renamed=renamed)
 
     def resolve(self, effect: Effect) -> str:
         return UNKNOWN
@@ -103,25 +112,102 @@ class ObjectsDriver:
         """Each way leads to the same state however often it is gone, and is compared before."""
         return True
 
-    def _compare(self, client: Any, inverse: Mapping[str, object]) -> Check:
-        """Where there are no versions: it must still be what the effect left."""
-        try:
-            now = str(client.head_object(Bucket=inverse["bucket"], Key=inverse["key"])["ETag"])
-        except _errors() as e:
-            if _code(e) not in _GONE:
-                raise
-            now = ""
-        if now == inverse["etag"]:
-            return Check(READY)
-        if now == inverse.get("before", ""):
-            return Check(ALREADY, "it is as it was already")
-        return Check(CHANGED, f"{inverse['key']} was changed since")
-
     def _client(self, inverse: Mapping[str, object]) -> Any:
         client = client_for(str(inverse["endpoint"]), str(inverse["region"]))
         if account(client, self._sign) != inverse["account"]:
             raise Refused("the credentials are not those that the effect was made with; nothing was sent")
         return client
+
+
+def seen(client: Any, bucket: object, key: object) -> dict[str, object]:
+    """What is there, with what tells it from another of the same bytes; {} if nothing is."""
+    where = {"Bucket": bucket, "Key": key}
+    try:
+        head = client.head_object(**where)
+    except _errors() as e:
+        if _code(e) not in _GONE:
+            raise
+        return {}
+    found: dict[str, object] = {
+        "etag": str(head["ETag"]),
+        "modified": head["LastModified"].isoformat(),
+        "metadata": head.get("Metadata", {}),
+        "type": head.get("ContentType", ""),
+    }
+    try:
+        tags = client.get_object_tagging(**where)["TagSet"]
+    except client.exceptions.ClientError:
+        return found  # not every storage has them, and not everybody may see them
+    return {**found, "tags": sorted(f"{tag['Key']}={tag['Value']}" for tag in tags)}
+
+
+def left_by(client: Any, bucket: str, key: str, etag: str) -> dict[str, object]:
+    """`left` of an inverse, right after the call; {} if it can't be seen, or is another's already."""
+    try:
+        found = seen(client, bucket, key)
+    except _errors():
+        return {}
+    return {name: value for name, value in found.items() if name != "etag"} if found.get("etag") == etag else {}
+
+
+def _compare(client: Any, inverse: Mapping[str, object], names: Mapping[str, str]) -> Check:
+    """Where there are no versions: it must still be what the effect left."""
+    now = seen(client, inverse["bucket"], inverse["key"])
+    etag, before = now.get("etag", ""), inverse.get("before", "")
+    if not now and not before:
+        return Check(ALREADY, "it is as it was already")
+    if etag == inverse["etag"]:
+        left = inverse.get("left")
+        if not now or not isinstance(left, dict) or (left and _is_same(now, left, inverse, names)):
+            return Check(READY)
+        if not left:
+            return Check(UNCLEAR, _UNSEEN)
+    if etag == before and now.get("metadata") == inverse.get("metadata") and now.get("type") == inverse.get("type"):
+        return Check(ALREADY, "it is as it was already")
+    return Check(CHANGED, f"{inverse['key']} was changed since")
+
+
+def _is_same(
+    now: Mapping[str, object], left: Mapping[str, object], inverse: Mapping[str, object], names: Mapping[str, str]
+) -> bool:
+    """Whether it is the one that the effect left, or that one as a later undo has put it back."""
+    name = _name(inverse, left["modified"])
+    known = {name}
+    while name in names and names[name] not in known:
+        name = names[name]
+        known.add(name)
+    facts = ("metadata", "type", *(("tags",) if "tags" in left and "tags" in now else ()))
+    return _name(inverse, now["modified"]) in known and all(now[fact] == left[fact] for fact in facts)
+
+
+def _renamed(client: Any, inverse: Mapping[str, object]) -> tuple[str, str] | None:
+    """What was put back is another object for the storage, and the same one for us."""
+    try:
+        now = seen(client, inverse["bucket"], inverse["key"])
+    except _errors():
+        return None  # then what is older on it is a conflict
+    old, new = _name(inverse, inverse["was"]), _name(inverse, now.get("modified"))
+    return (old, new) if now and old != new else None
+
+
+def _name(inverse: Mapping[str, object], modified: object) -> str:
+    return f"s3://{inverse['bucket']}/{inverse['key']} of {modified}"
+
+
+def _if_same(client: Any, operation: str, inverse: Mapping[str, object], given: Mapping[str, object]) -> None:
+    """Do it on the condition that nobody came between our look and this, where the storage knows conditions."""
+    condition = {"IfMatch": inverse["etag"]} if inverse["etag"] else {"IfNoneMatch": "*"}
+    known = client.meta.service_model.operation_model(operation).input_shape.members
+    call = client.put_object if operation == "PutObject" else client.delete_object
+    if not set(condition) <= set(known):
+        call(**given)
+        return
+    try:
+        call(**given, **condition)
+    except client.exceptions.ClientError as e:
+        if _code(e) not in _NO_CONDITIONS:
+            raise
+        call(**given)
 
 
 def client_for(endpoint: str, region: str) -> Any:
