@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
 import pytest
+from botocore.config import Config
+from botocore.exceptions import NoCredentialsError, ParamValidationError
 from moto.server import ThreadedMotoServer
 
 from reprieve.app.effects import Side, journal_of
@@ -187,19 +189,17 @@ def test_a_call_between_our_look_and_the_undo_stops_it(
     assert body(s3, "plain", "old") == b"person"
 
 
-@pytest.fixture
-def simple(endpoint: str) -> Iterator[str]:
-    """The same storage, without conditions for what is changed."""
+def _served(refuses: Callable[[dict[str, Any]], tuple[str, bytes] | None]) -> Iterator[str]:
+    """The same storage at another address, where it `refuses` some requests."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
 
     inner = DomainDispatcherApplication(create_backend_app)
 
     def app(environ: dict[str, Any], start: Any) -> Any:
-        has_condition = environ.keys() & {"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"}
-        if has_condition and environ["REQUEST_METHOD"] in ("PUT", "DELETE"):
-            start("501 Not Implemented", [("Content-Type", "application/xml")])
-            return [b"<Error><Code>NotImplemented</Code><Message>no conditions</Message></Error>"]
+        if refused := refuses(environ):
+            start(refused[0], [("Content-Type", "application/xml")])
+            return [b"<Error><Code>%s</Code><Message>no</Message></Error>" % refused[1]]
         return inner(environ, start)
 
     server = make_server("127.0.0.1", 0, app, threaded=True)
@@ -209,6 +209,32 @@ def simple(endpoint: str) -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture
+def simple(endpoint: str) -> Iterator[str]:
+    """Knows no conditions for what is changed."""
+
+    def refuses(environ: dict[str, Any]) -> tuple[str, bytes] | None:
+        has_condition = environ.keys() & {"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"}
+        is_change = environ["REQUEST_METHOD"] in ("PUT", "DELETE")
+        return ("501 Not Implemented", b"NotImplemented") if has_condition and is_change else None
+
+    yield from _served(refuses)
+
+
+@pytest.fixture
+def flaky(endpoint: str) -> Iterator[str]:
+    """Does not take the first PUT."""
+    seen: list[str] = []
+
+    def refuses(environ: dict[str, Any]) -> tuple[str, bytes] | None:
+        if environ["REQUEST_METHOD"] != "PUT":
+            return None
+        seen.append(environ["PATH_INFO"])
+        return ("503 Slow Down", b"SlowDown") if len(seen) == 1 else None
+
+    yield from _served(refuses)
 
 
 def test_a_storage_that_knows_no_conditions_is_asked_without(ws: Workspace, s3: Any, simple: str) -> None:
@@ -337,6 +363,58 @@ def test_what_has_no_way_back_is_named_and_refused_in_autopilot(ws: Workspace, s
     with pytest.raises(Refused, match="can't be taken back"):
         s3.delete_bucket(Bucket="plain")
     assert "plain" in [each["Name"] for each in s3.list_buckets()["Buckets"]]
+
+
+def test_what_never_leaves_is_no_effect(
+    ws: Workspace, s3: Any, calls: ObjectCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A URL that is only signed, a call that botocore refuses or can't sign: else they were under way for ever."""
+    s3.generate_presigned_url("put_object", Params={"Bucket": "plain", "Key": "signed"})
+    with pytest.raises(ParamValidationError):
+        s3.put_object(Bucket="plain", Key="new", Nope=1)
+    with pytest.raises(ParamValidationError):
+        s3.delete_object(Bucket="no bucket of this name / can be", Key="new")
+    with monkeypatch.context() as without:
+        without.setattr(s3._request_signer, "_credentials", None)
+        with pytest.raises(NoCredentialsError):
+            s3.put_object(Bucket="plain", Key="new", Body=b"new")
+    with journal_of(ws) as journal:
+        assert list(journal.effects()) == []
+    s3.put_object(Bucket="plain", Key="new", Body=b"new")
+    assert [outcome.state for outcome in undo(ws)] == ["undone"]
+
+
+def test_a_url_for_what_cannot_be_taken_back_is_not_signed_in_autopilot(
+    ws: Workspace, s3: Any, calls: ObjectCalls
+) -> None:
+    ws.config = ws.config.replace(policy_mode="autopilot")
+    with pytest.raises(Refused, match="can't be taken back"):
+        s3.generate_presigned_url("delete_bucket", Params={"Bucket": "plain"})
+
+
+def test_a_call_that_is_sent_again_is_one_effect(ws: Workspace, s3: Any, flaky: str) -> None:
+    client = boto3.client("s3", endpoint_url=flaky)
+    calls = ObjectCalls(ws, client)
+    client.put_object(Bucket="plain", Key="new", Body=b"new")
+    calls.end()
+    with journal_of(ws) as journal:
+        assert [effect.state for effect in journal.effects()] == ["done"]
+
+
+def test_an_error_without_an_answer_leaves_it_unknown(ws: Workspace, s3: Any, endpoint: str) -> None:
+    client = boto3.client("s3", endpoint_url=endpoint, config=Config(retries={"total_max_attempts": 1}))
+    calls = ObjectCalls(ws, client)
+
+    def cut(request: Any, **_: object) -> None:
+        if request.method == "PUT":
+            raise ConnectionError("cut off")
+
+    client.meta.events.register("before-send.s3", cut)
+    with pytest.raises(ConnectionError):
+        client.put_object(Bucket="plain", Key="new", Body=b"new")
+    calls.end()
+    with journal_of(ws) as journal:
+        assert [effect.state for effect in journal.effects()] == ["unknown"]
 
 
 def test_no_credential_is_in_the_journal(ws: Workspace, s3: Any, calls: ObjectCalls) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-from contextlib import contextmanager
-from threading import local
 
 from reprieve.app import journals
 from reprieve.app.object_image import properties
@@ -23,7 +21,6 @@ from reprieve.model.effect import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
     from reprieve.app.workspace import Workspace
@@ -31,7 +28,8 @@ if TYPE_CHECKING:
 
 _READS = ("Get", "List", "Head", "Select")
 _LARGEST = 1 << 20  # bytes of an object that are kept in the journal; a larger one is not put back
-_MINE = "reprieve"
+_KNOWN = ("CreateBucket", "PutObject", "DeleteObject")
+_WANTED, _MINE = "reprieve_wanted", "reprieve"  # in a call's context: before and after its intent is durable
 
 
 class ObjectCalls:
@@ -39,37 +37,52 @@ class ObjectCalls:
 
     def __init__(self, ws: Workspace, client: Any) -> None:
         self._ws, self._client, self._journal = ws, client, journals.open_journal(ws)
-        self._here = local()  # clients are shared between threads: our look in one must not hide a call of another
-        events = client.meta.events
-        events.register("before-parameter-build.s3", self._before)
-        events.register("after-call.s3", self._after)
-        events.register("after-call-error.s3", self._failed)
+        self._handlers = {
+            "before-parameter-build.s3": self._before,
+            "request-created.s3": self._leaving,
+            "after-call.s3": self._after,
+            "after-call-error.s3": self._failed,
+        }
+        for event, handler in self._handlers.items():
+            client.meta.events.register_last(event, handler)
 
     def end(self) -> None:
-        events = self._client.meta.events
-        events.unregister("before-parameter-build.s3", self._before)
-        events.unregister("after-call.s3", self._after)
-        events.unregister("after-call-error.s3", self._failed)
+        for event, handler in self._handlers.items():
+            self._client.meta.events.unregister(event, handler)
         self._journal.log.close()
 
     def _before(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
-        name = model.name
-        if getattr(self._here, "is_looking", False) or name.startswith(_READS):
-            return
+        """What is asked for. It may be signed and given to somebody, or refused by botocore, and never leave."""
+        if model.name.startswith(_READS):
+            return  # our own looks, too
         bucket, key = str(params.get("Bucket", "")), str(params.get("Key", ""))
-        known = name in ("CreateBucket", "PutObject", "DeleteObject") and "VersionId" not in params
+        is_known = model.name in _KNOWN and "VersionId" not in params
+        if not is_known:
+            self._gate(model.name, bucket, key, "")  # here, as a signed URL is used where nobody is asked
+        context[_WANTED] = (model.name, bucket, key, is_known)
+
+    def _leaving(self, request: Any, **_: object) -> None:
+        """It is signed and about to leave, for the first time or once more; from here on an answer or error comes."""
+        wanted = request.context.pop(_WANTED, None)
+        if wanted is not None:
+            request.context[_MINE] = self._begin(*wanted)
+
+    def _gate(self, name: str, bucket: str, key: str, why: str) -> None:
+        if self._ws.config.policy_mode == "autopilot":
+            raise Refused(
+                f"{name} of {bucket}/{key} can't be taken back; autopilot does not do that",
+                hints=[why] if why else [],
+                data={"class": IRREVERSIBLE},
+            )
+
+    def _begin(self, name: str, bucket: str, key: str, known: bool) -> tuple[str, str, str, str, Json, bool]:
         before, why = self._image(bucket, key) if known and key else ({}, "")
         if name == "CreateBucket":
             why = self._why_not_new(bucket)
         cls = REVERSIBLE if name == "CreateBucket" else COMPENSABLE if before.get("lost") else RESTORABLE
         if not known or why:
             cls = IRREVERSIBLE
-        if cls == IRREVERSIBLE and self._ws.config.policy_mode == "autopilot":
-            raise Refused(
-                f"{name} of {bucket}/{key} can't be taken back; autopilot does not do that",
-                hints=[why] if why else [],
-                data={"class": cls},
-            )
+            self._gate(name, bucket, key, why)
         where = f"s3://{bucket}/{key}" if key else f"s3://{bucket}"
         draft = EffectDraft(
             "objects",
@@ -81,22 +94,12 @@ class ObjectCalls:
             before={k: v for k, v in before.items() if k != "body"},
         )
         effect = self._journal.begin(draft, journals.place(self._ws), is_fork=True)
-        context[_MINE] = (effect.id, name, bucket, key, before, known and not why)
-
-    @contextmanager
-    def _looking(self) -> Iterator[None]:
-        """What this thread asks inside of the block is our own look, and no effect."""
-        self._here.is_looking = True
-        try:
-            yield
-        finally:
-            self._here.is_looking = False
+        return effect.id, name, bucket, key, before, known and not why
 
     def _why_not_new(self, bucket: str) -> str:
         """Why a bucket that is to be made is not the agent's to delete: where it is there, some regions answer 200."""
         try:
-            with self._looking():
-                self._client.head_bucket(Bucket=bucket)
+            self._client.head_bucket(Bucket=bucket)
         except self._client.exceptions.ClientError as e:
             is_new = e.response["Error"]["Code"] in ("404", "NoSuchBucket", "NotFound")
             return "" if is_new else f"whether the bucket was there before can't be told: {e}"
@@ -105,8 +108,7 @@ class ObjectCalls:
     def _image(self, bucket: str, key: str) -> tuple[Json, str]:
         """What is there now ({}: nothing), and why it can't be put back."""
         try:
-            with self._looking():
-                return self._seen(bucket, key)
+            return self._seen(bucket, key)
         except self._client.exceptions.ClientError as e:
             return {}, f"what is there could not be read: {e}"
 
