@@ -20,7 +20,9 @@ Rows = Callable[[], list[str]]
 World = tuple[Any, Callable[[str], None], Rows]
 
 
-@pytest.fixture(params=["sqlite3", "sqlite3 autocommit", "sqlalchemy", "sqlalchemy session", "no words"])
+@pytest.fixture(
+    params=["sqlite3", "sqlite3 autocommit", "sqlalchemy", "sqlalchemy session", "sqlalchemy scoped", "no words"]
+)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """(connection, insert a row over it, the rows that others see)."""
     path = tmp_path / "shop.db"
@@ -41,6 +43,8 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
             from sqlalchemy.orm import Session
 
             connection: Any = Session(engine)
+        elif request.param.endswith("scoped"):
+            connection = sqlalchemy.orm.scoped_session(sqlalchemy.orm.sessionmaker(engine))
         else:
             connection = engine.connect()
 

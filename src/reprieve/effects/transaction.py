@@ -134,11 +134,11 @@ class _Sqlalchemy:
     """An SQLAlchemy Connection or Session."""
 
     def __init__(self, connection: Any) -> None:
+        if callable(getattr(connection, "registry", None)):
+            connection = connection.registry()  # what a scoped_session stands for
         self._connection, self._own = connection, None
         self.databases: Databases = []
-        registry = getattr(connection, "registry", None)  # of a scoped_session
-        is_session = not hasattr(connection, "exec_driver_sql")
-        self._session = (registry() if callable(registry) else connection) if is_session else None
+        self._session = None if hasattr(connection, "exec_driver_sql") else connection
         self.raw = connection
 
     _own: Any
