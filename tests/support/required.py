@@ -25,6 +25,7 @@ PROGRAMS = {
     "curl": r"\bcurl\b",
     "npm": r"\bnpm\b",
     "node": r"\bnode\b",
+    "postgres": r"\bpostgres\b",
 }
 
 

@@ -137,8 +137,17 @@ class SqlDriver:
                     raise _Unsure(str(e)) from e
             return ""
         finally:
-            connection.rollback()
-            connection.close()
+            _let_go(module, connection)
+
+
+def _let_go(module: Any, connection: Any) -> None:
+    """Roll back what is open. Raises nothing: how the work ended is what counts, and a lost COMMIT must be told."""
+    try:
+        connection.rollback()
+    except module.Error:
+        connection.close()  # it is gone, and the database rolls back itself what was not committed
+    else:
+        connection.close()
 
 
 class _Unsure(Exception):
