@@ -128,6 +128,35 @@ def test_bad_case_8_a_later_child_of_a_row_that_must_go_is_kept(ws: Workspace, d
     assert rows(db, "sale") == [(7, 2)] and len(rows(db)) == 2
 
 
+@pytest.mark.parametrize("action", ["ON DELETE CASCADE", "ON DELETE SET NULL", "ON DELETE SET DEFAULT"])
+def test_bad_case_8_a_later_child_is_kept_too_where_its_key_would_take_it_along(
+    ws: Workspace, db: Path, action: str
+) -> None:
+    change(db, f"CREATE TABLE note (id INTEGER, customer INTEGER DEFAULT 1 REFERENCES customer {action})")
+    change(db, "INSERT INTO customer (name, city) VALUES ('bob', 'Rome')")
+    back = ("DELETE FROM customer WHERE id = ? AND name = ?", [2, "bob"], 1)
+    record_sql(ws, str(db), [back], description="added bob")
+    change(db, "INSERT INTO note VALUES (7, 2)")
+    outcome = undo(ws)
+    assert outcome.state == "conflict" and "note" in outcome.detail and "built on it" in outcome.detail
+    assert rows(db, "note") == [(7, 2)] and len(rows(db)) == 2
+
+
+def test_children_that_the_effect_itself_made_go_by_statements_of_their_own(ws: Workspace, db: Path) -> None:
+    """And what a trigger writes somewhere is not taken for rows that went along."""
+    change(db, "CREATE TABLE note (id INTEGER, customer INTEGER REFERENCES customer ON DELETE CASCADE)")
+    change(db, "CREATE TABLE audit (id INTEGER)")
+    change(db, "CREATE TRIGGER t AFTER DELETE ON customer BEGIN INSERT INTO audit VALUES (OLD.id); END")
+    change(db, "INSERT INTO customer VALUES (2, 'bob', 'Rome')", "INSERT INTO note VALUES (7, 2)")
+    back: list[tuple[str, list[object], int]] = [
+        ("DELETE FROM note WHERE id = 7 AND customer = 2", [], 1),
+        ("DELETE FROM customer WHERE id = ? AND name = ?", [2, "bob"], 1),
+    ]
+    record_sql(ws, str(db), back, description="added bob")
+    assert undo(ws).state == "undone"
+    assert rows(db, "note") == [] and rows(db, "audit") == [(2,)] and len(rows(db)) == 1
+
+
 def test_bad_case_9_a_key_that_was_taken_since_is_a_conflict(ws: Workspace, db: Path) -> None:
     change(db, "DELETE FROM customer WHERE id = 1")
     back = ("INSERT INTO customer VALUES (?, ?, ?)", [1, "ada", "London"], 1)
@@ -276,7 +305,7 @@ def test_an_undo_that_was_interrupted_is_left_to_a_person_who_is_told_what_to_lo
 def test_a_commit_that_a_reader_keeps_out_is_known_to_have_failed_and_is_tried_again(
     ws: Workspace, db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reprieve.effects.sql._WAIT_S", 0)
+    monkeypatch.setattr("reprieve.effects.sql_sqlite.WAIT_S", 0)
     before = rows(db)
     moved(ws, db)
     reader = sqlite3.connect(db)

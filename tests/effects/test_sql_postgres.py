@@ -74,3 +74,63 @@ def test_a_commit_that_the_database_refuses_is_known_to_have_failed(ws: Workspac
     outcome = undo(ws)
     assert outcome.state == "conflict" and "built on it" in outcome.detail
     assert db.rows("SELECT * FROM sale") == [(1,)] and len(db.rows("SELECT * FROM customer")) == 1
+
+
+@pytest.mark.parametrize("action", ["ON DELETE CASCADE", "ON DELETE SET NULL", "ON DELETE SET DEFAULT"])
+def test_bad_case_8_a_later_child_is_kept_where_its_key_would_take_it_along(
+    ws: Workspace, db: Database, action: str
+) -> None:
+    db.do(f"CREATE TABLE note (id int, customer int DEFAULT 1 REFERENCES customer {action})")
+    db.do("INSERT INTO customer VALUES (2, 'bob', 'Rome')")
+    record(ws, ("DELETE FROM customer WHERE id = %s AND name = %s", [2, "bob"], 1))
+    db.do("INSERT INTO note VALUES (7, 2)")
+    outcome = undo(ws)
+    assert outcome.state == "conflict" and "note" in outcome.detail and "built on it" in outcome.detail
+    assert db.rows("SELECT * FROM note") == [(7, 2)] and len(db.rows("SELECT * FROM customer")) == 2
+
+
+def test_a_child_whose_key_would_be_changed_along_is_kept(ws: Workspace, db: Database) -> None:
+    db.do("CREATE TABLE note (id int, customer int REFERENCES customer ON UPDATE CASCADE)")
+    db.do("UPDATE customer SET id = 5")
+    record(ws, ("UPDATE customer SET id = %s WHERE id = %s", [1, 5], 1))
+    db.do("INSERT INTO note VALUES (7, 5)")
+    assert undo(ws).state == "conflict"
+    assert db.rows("SELECT * FROM note") == [(7, 5)]
+
+
+def test_a_child_in_the_same_table_is_kept(ws: Workspace, db: Database) -> None:
+    db.do("CREATE TABLE node (id int PRIMARY KEY, above int REFERENCES node ON DELETE CASCADE)")
+    db.do("INSERT INTO node VALUES (1, NULL), (2, 1)")
+    record(ws, ("DELETE FROM node WHERE id = %s", [2], 1))
+    db.do("INSERT INTO node VALUES (3, 2)")
+    assert undo(ws).state == "conflict"
+    db.do("DELETE FROM node WHERE id = 3")
+    assert undo(ws).state == "undone"
+    assert db.rows("SELECT id FROM node") == [(1,)]
+
+
+def test_children_that_the_effect_itself_made_go_by_statements_of_their_own(ws: Workspace, db: Database) -> None:
+    """And what a trigger writes, even to a parent, is not taken for rows that went along."""
+    db.do("CREATE TABLE note (id int, customer int REFERENCES customer ON DELETE CASCADE)")
+    db.do(
+        "CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN UPDATE customer SET city = 'noted' WHERE id = 1; RETURN OLD; END $$",
+        "CREATE TRIGGER noted BEFORE DELETE ON note FOR EACH ROW EXECUTE FUNCTION noted()",
+    )
+    db.do("INSERT INTO customer VALUES (2, 'bob', 'Rome')", "INSERT INTO note VALUES (7, 2)")
+    record(
+        ws,
+        ("DELETE FROM note WHERE id = %s AND customer = %s", [7, 2], 1),
+        ("DELETE FROM customer WHERE id = %s AND name = %s", [2, "bob"], 1),
+    )
+    assert undo(ws).state == "undone"
+    assert db.rows("SELECT * FROM customer") == [(1, "ada", "noted")]
+    assert db.rows("SELECT * FROM note") == []
+
+
+def test_rows_of_a_table_in_parts_are_the_statements_own(ws: Workspace, db: Database) -> None:
+    db.do("CREATE TABLE node (id int PRIMARY KEY, above int REFERENCES node ON DELETE CASCADE) PARTITION BY RANGE (id)")
+    db.do("CREATE TABLE low PARTITION OF node FOR VALUES FROM (0) TO (10)", "INSERT INTO node VALUES (1, NULL), (2, 1)")
+    record(ws, ("DELETE FROM node WHERE id = %s", [2], 1))
+    assert undo(ws).state == "undone"
+    assert db.rows("SELECT id FROM node") == [(1,)]

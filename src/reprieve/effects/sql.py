@@ -6,8 +6,9 @@
 
 All of them in one transaction, and only statements that a ROLLBACK takes back: a look tries them. A statement that
 changes another number of rows than it must (the old values in its WHERE no longer fit, a key was taken, a child hangs
-on the row) undoes nothing: somebody changed it since. Sequences, triggers and what a schema change took along are not
-brought back by statements; who records one says `is_exact: false`.
+on the row) undoes nothing: somebody changed it since. Neither does one that takes rows along which it does not name,
+by a foreign key with an action: who wants those gone, too, deletes them by statements before it. Sequences, triggers
+and what a schema change took along are not brought back by statements; who records one says `is_exact: false`.
 
 Whether an interrupted one was committed the database doesn't tell, nor does it that the statements fit: `SET balance =
 balance - 10` always does. They are run again only where the recording says that this does no harm.
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from reprieve.effects.sql_postgres import Postgres
+    from reprieve.effects.sql_sqlite import Sqlite
     from reprieve.model.effect import Effect, Json
+
+    Bound = tuple[str, tuple[object, ...]]
 
 # What a ROLLBACK takes back, by how a statement begins. Not COMMIT, ATTACH or other pragmas; in PostgreSQL not SELECT,
 # DO or CALL either: setval() stays. DROP DATABASE and its like PostgreSQL itself refuses inside a transaction.
@@ -37,7 +42,6 @@ _TAKEN_BACK = {
     "psycopg": (*_BOTH, "merge ", "truncate ", "comment ", "grant ", "revoke ", "set "),
 }
 MODULES = tuple(_TAKEN_BACK)
-_WAIT_S = 5  # for another connection's lock
 _DDL = ("create", "drop", "alter", "truncate", "reindex", "vacuum")
 
 
@@ -114,62 +118,56 @@ class SqlDriver:
         inverse = effect.inverse or {}
         for statement in _statements(inverse):
             _must_be_taken_back(str(statement["sql"]), str(inverse["module"]))
-        module = __import__(str(inverse["module"]))
-        connection = _connect(module, inverse)
+        bound = [(str(s["sql"]), tuple(map(_resolved, s["values"])), int(s["rows"])) for s in _statements(inverse)]
+        database = _open(inverse, [(sql, values) for sql, values, _ in bound])
         try:
-            cursor = connection.cursor()
-            for statement in _statements(inverse):
+            for sql, values, wanted in bound:
                 try:
-                    cursor.execute(str(statement["sql"]), tuple(map(_resolved, statement["values"])))
-                except module.IntegrityError as e:
+                    rows = database.execute(sql, values)
+                except database.module.IntegrityError as e:
                     return f"{e}: somebody built on it, or took its place, since"
-                wanted = statement["rows"]
-                if wanted >= 0 and cursor.rowcount != wanted:
-                    return f"{statement['sql']}: {max(cursor.rowcount, 0)} rows instead of {wanted}, changed since"
+                if wanted >= 0 and rows != wanted:
+                    return f"{sql}: {max(rows, 0)} rows instead of {wanted}, changed since"
+                if tables := database.taken_along():
+                    return (
+                        f"{sql}: rows that hang on it would be deleted or changed along ({tables}), built on it since"
+                    )
             if keep:
                 try:
-                    connection.commit()
-                except module.IntegrityError as e:
+                    database.commit()
+                except database.module.IntegrityError as e:
                     return f"{e}: somebody built on it since"
-                except module.Error as e:
-                    if getattr(connection, "in_transaction", False):
-                        raise  # sqlite3: a reader kept it out, and it is rolled back below
+                except database.module.Error as e:
+                    if database.is_open():
+                        raise
                     raise _Unsure(str(e)) from e
             return ""
         finally:
-            _let_go(module, connection)
+            _let_go(database)
 
 
-def _let_go(module: Any, connection: Any) -> None:
+def _let_go(database: Sqlite | Postgres) -> None:
     """Roll back what is open. Raises nothing: how the work ended is what counts, and a lost COMMIT must be told."""
     try:
-        connection.rollback()
-    except module.Error:
-        connection.close()  # it is gone, and the database rolls back itself what was not committed
-    else:
-        connection.close()
+        database.close()
+    except database.module.Error:
+        return  # it is gone, and the database rolls back itself what was not committed
 
 
 class _Unsure(Exception):
     """A commit whose end nobody knows."""
 
 
-def _connect(module: Any, inverse: Mapping[str, object]) -> Any:
+def _open(inverse: Mapping[str, object], statements: Sequence[Bound]) -> Sqlite | Postgres:
     where = str(inverse["database"])
     where = resolve(where) if is_reference(where) else where
-    if inverse["module"] != "sqlite3":
-        return module.connect(where)
-    if not os.path.exists(where):
-        raise Usage(f"the database {where} is not there")
-    # our own BEGIN: the module's comes before INSERT, UPDATE, DELETE and REPLACE alone; a DROP would be kept at once
-    connection = module.connect(where, timeout=_WAIT_S, isolation_level=None)
-    try:
-        connection.execute("PRAGMA foreign_keys = ON")  # inside a transaction it does nothing
-        connection.execute("BEGIN IMMEDIATE")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    if inverse["module"] == "sqlite3":
+        from reprieve.effects.sql_sqlite import Sqlite
+
+        return Sqlite(where, statements)
+    from reprieve.effects.sql_postgres import Postgres
+
+    return Postgres(where, statements)
 
 
 def _must_be_taken_back(sql: str, module: str) -> None:

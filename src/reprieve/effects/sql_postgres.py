@@ -1,0 +1,96 @@
+"""A PostgreSQL database in which statements undo an effect: opened with psycopg, in a transaction.
+
+A foreign key with an action (ON DELETE CASCADE, SET NULL, …) takes rows along that no statement names. PostgreSQL
+counts the rows that a transaction changes, table by table: a child with more of them than the statement's own shows it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from reprieve.errors import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    Bound = tuple[str, tuple[object, ...]]
+
+_NAME = r'(?:"(?:[^"]|"")+"|[\w$]+)'
+_TARGET = re.compile(
+    rf"(?is)\s*(?:delete\s+from|update|insert\s+into|merge\s+into)\s+(?:only\s+)?({_NAME}(?:\.{_NAME})*)"
+)
+_COUNTS = "SELECT relid, n_tup_upd, n_tup_del FROM pg_catalog.pg_stat_xact_user_tables WHERE n_tup_upd + n_tup_del > 0"
+_ACTIONS = """
+    SELECT conrelid, confrelid, confupdtype::text, confdeltype::text, conrelid::regclass::text
+    FROM pg_catalog.pg_constraint WHERE contype = 'f' AND conrelid = ANY(%s) AND confrelid = ANY(%s) ORDER BY 5"""
+_OWN = """
+    WITH RECURSIVE own (id) AS (SELECT pg_catalog.to_regclass(%s)::oid
+        UNION SELECT inhrelid FROM pg_catalog.pg_inherits JOIN own ON inhparent = id) SELECT id FROM own"""
+_ACTS = ("c", "n", "d")  # cascade, set null, set default
+
+
+class Postgres:
+    """The database, in a transaction; `close` rolls back what was not committed."""
+
+    def __init__(self, where: str, statements: Sequence[Bound]) -> None:
+        self.module: Any = __import__("psycopg")
+        self._db = self.module.connect(where)
+        try:
+            if self._ask("SELECT pg_catalog.current_setting('track_counts')") == [("off",)]:
+                raise Refused("the database counts no rows (track_counts), so others' rows might go along unseen")
+        except BaseException:
+            self._db.close()
+            raise
+        self._counts: dict[int, tuple[int, int]] = {}
+        self._along = ""
+
+    def execute(self, sql: str, values: tuple[object, ...]) -> int:
+        """How many rows it changed, -1 if that can't be told."""
+        cursor = self._db.cursor()
+        cursor.execute(sql, values)
+        rows = int(cursor.rowcount)
+        before, self._counts = self._counts, {id: (u, d) for id, u, d in self._ask(_COUNTS)}
+        changed = {
+            id: (u - before.get(id, (0, 0))[0], d - before.get(id, (0, 0))[1]) for id, (u, d) in self._counts.items()
+        }
+        self._along = self._children({id: both for id, both in changed.items() if both != (0, 0)}, sql, rows)
+        return rows
+
+    def taken_along(self) -> str:
+        """Where rows are that foreign keys let the last statement take along, "" if there are none."""
+        return self._along
+
+    def commit(self) -> None:
+        self._db.commit()
+
+    def is_open(self) -> bool:
+        """Whether what was done is still to be rolled back, after a COMMIT that failed: nobody knows."""
+        return False
+
+    def close(self) -> None:
+        try:
+            self._db.rollback()
+        finally:
+            self._db.close()
+
+    def _children(self, changed: dict[int, tuple[int, int]], sql: str, rows: int) -> str:
+        """Tables with rows that went along: changed ones whose key acts upon what happened to a changed parent."""
+        keys = self._ask(_ACTIONS, (list(changed), list(changed))) if changed else []
+        acting = {
+            child: name
+            for child, parent, on_update, on_delete, name in keys
+            if (changed[parent][0] > 0 and on_update in _ACTS) or (changed[parent][1] > 0 and on_delete in _ACTS)
+        }
+        if not acting:
+            return ""
+        found = _TARGET.match(sql)
+        own = {id for (id,) in self._ask(_OWN, (found[1],))} if found else set()
+        is_more = sum(sum(changed[id]) for id in own if id in changed) > max(rows, 0)
+        return ", ".join(name for child, name in acting.items() if child not in own or is_more)
+
+    def _ask(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        cursor = self._db.cursor()
+        cursor.execute(query, values or None)
+        return list(cursor.fetchall())
