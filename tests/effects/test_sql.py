@@ -203,7 +203,7 @@ def test_E08_bad_case_57_a_schema_change_is_declared_not_exact_and_sequences_sta
 @pytest.mark.parametrize(
     "back",
     [
-        [("DROP TABLE sale", [], -1)],
+        [("DROP TABLE sale", [], 1)],
         [("ALTER TABLE sale RENAME TO sold", [], -1), ("CREATE TABLE other (x)", [], -1)],
         [("PRAGMA user_version = 7", [], -1)],
     ],
@@ -227,13 +227,34 @@ def test_a_look_leaves_the_database_as_it_is_also_where_a_schema_change_comes_fi
 def test_a_dry_run_drops_no_table(project: Path, db: Path, cli: Cli) -> None:
     with reprieve.open(project) as ws:
         ws.checkpoint("base")
-        ws.record_sql(str(db), [("DROP TABLE customer", (), -1)], description="made a table")
+        ws.record_sql(str(db), [("DROP TABLE customer", (), 1)], description="made a table")
     before = db.read_bytes()
     assert "Nothing was touched" in cli("rollback", "base", "--dry-run").out
     assert db.read_bytes() == before
     cli("rollback", "base", "--yes")
     with pytest.raises(sqlite3.OperationalError, match="no such table"):
         rows(db)
+
+
+def test_a_table_in_which_somebody_wrote_since_is_kept(ws: Workspace, db: Path) -> None:
+    change(db, "CREATE TABLE [a note] (x)")
+    record_sql(ws, str(db), [("DROP TABLE IF EXISTS [a note]", [], -1)], description="made a table")
+    change(db, "INSERT INTO [a note] VALUES ('a person wrote this')")
+    outcome = undo(ws)
+    assert outcome.state == "conflict" and "1 rows instead of 0" in outcome.detail
+    assert rows(db, "[a note]") == [("a person wrote this",)]
+    change(db, "DELETE FROM [a note]")
+    assert undo(ws).state == "undone"
+
+
+def test_the_rows_that_a_table_must_hold_may_be_said_and_children_are_kept(ws: Workspace, db: Path) -> None:
+    change(db, "CREATE TABLE made (id INTEGER PRIMARY KEY)", "INSERT INTO made VALUES (1), (2)")
+    change(db, "CREATE TABLE note (made INTEGER REFERENCES made ON DELETE CASCADE)")
+    record_sql(ws, str(db), [("DROP TABLE made", [], 2)], description="made a table")
+    change(db, "INSERT INTO note VALUES (1)")
+    assert undo(ws).state == "conflict" and rows(db, "note") == [(1,)]
+    change(db, "DELETE FROM note")
+    assert undo(ws).state == "undone"
 
 
 def test_a_foreign_key_is_looked_at_where_a_schema_change_comes_first(ws: Workspace, db: Path) -> None:
@@ -275,6 +296,15 @@ def test_in_postgresql_too_only_what_a_rollback_takes_back_is_recorded(sql: str)
     with pytest.raises(Usage):
         sql_inverse("env:DATABASE_URL", [(sql, [], -1)], module="psycopg")
     assert sql_inverse("env:DATABASE_URL", [("DROP TABLE t;", [], -1)], module="psycopg")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["DROP TABLE a CASCADE", "drop schema s  cascade ;", "DROP OWNED BY me", "TRUNCATE /* */ t", "DROP TABLE U&'x'"],
+)
+def test_what_takes_along_what_nobody_can_list_is_refused(sql: str) -> None:
+    with pytest.raises(Usage):
+        sql_inverse("env:DATABASE_URL", [(sql, [], -1)], module="psycopg")
 
 
 def test_a_database_that_is_gone_or_locked_is_said_and_nothing_is_lost(ws: Workspace, db: Path) -> None:

@@ -134,3 +134,22 @@ def test_rows_of_a_table_in_parts_are_the_statements_own(ws: Workspace, db: Data
     record(ws, ("DELETE FROM node WHERE id = %s", [2], 1))
     assert undo(ws).state == "undone"
     assert db.rows("SELECT id FROM node") == [(1,)]
+
+
+@pytest.mark.parametrize("back", ["DROP TABLE IF EXISTS public.note", 'TRUNCATE TABLE "note", other RESTART IDENTITY'])
+def test_a_table_in_which_somebody_wrote_since_is_kept(ws: Workspace, db: Database, back: str) -> None:
+    db.do("CREATE TABLE note (id int, body text)", "CREATE TABLE other (id int)")
+    record(ws, (back, [], -1))
+    db.do("INSERT INTO note VALUES (1, 'a person wrote this')")
+    outcome = undo(ws)
+    assert outcome.state == "conflict" and "1 rows instead of 0" in outcome.detail
+    assert db.rows("SELECT * FROM note") == [(1, "a person wrote this")]
+    db.do("DELETE FROM note")
+    assert undo(ws).state == "undone"
+
+
+def test_the_rows_that_a_table_must_hold_may_be_said(ws: Workspace, db: Database) -> None:
+    db.do("CREATE TABLE note (id int)", "INSERT INTO note VALUES (1), (2)")
+    record(ws, ("DROP TABLE note", [], 2))
+    assert undo(ws).state == "undone"
+    assert db.rows("SELECT to_regclass('note')") == [(None,)]

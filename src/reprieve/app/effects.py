@@ -143,7 +143,8 @@ def record_sql(
 ) -> Effect:
     """Note a change of a database, with the statements that reverse it: (SQL, values, rows it must change; -1: any).
 
-    The old values belong into each WHERE, so that a row that somebody changed since is left alone. `database` is a path
+    The old values belong into each WHERE, so that a row that somebody changed since is left alone. Of DROP TABLE and
+    TRUNCATE the rows are those that must be in the table, none if it is -1. `database` is a path
     (sqlite3) or a credential reference (psycopg). Raises Usage for a statement that a ROLLBACK may not take back.
     `is_idempotent`: they may be run again when nobody knows whether they were.
     """

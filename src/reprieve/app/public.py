@@ -200,6 +200,7 @@ class Workspace:
     ) -> Effect:
         """Note a change of a database, with guarded statements (SQL, values, rows) that reverse it.
 
+        `rows`: how many it must change, or that DROP TABLE and TRUNCATE must find; -1: any, but for those none.
         A secret among the values is refused; {"credential": "env:VARIABLE"} in its place is read when it is undone.
         `is_idempotent`: they may be run again when nobody knows whether they were, as after a crash: once they are
         done, their guards no longer fit.

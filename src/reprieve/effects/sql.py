@@ -7,8 +7,9 @@
 All of them in one transaction, and only statements that a ROLLBACK takes back: a look tries them. A statement that
 changes another number of rows than it must (the old values in its WHERE no longer fit, a key was taken, a child hangs
 on the row) undoes nothing: somebody changed it since. Neither does one that takes rows along which it does not name,
-by a foreign key with an action: who wants those gone, too, deletes them by statements before it. Sequences, triggers
-and what a schema change took along are not brought back by statements; who records one says `is_exact: false`.
+by a foreign key with an action: who wants those gone, too, deletes them by statements before it. `rows` of DROP TABLE
+and TRUNCATE is how many must be in the table (none if it is -1): those that somebody wrote since would go with it.
+Sequences, triggers and what a schema change took along are not brought back by statements: `is_exact: false`.
 
 Whether an interrupted one was committed the database doesn't tell, nor does it that the statements fit: `SET balance =
 balance - 10` always does. They are run again only where the recording says that this does no harm.
@@ -20,6 +21,7 @@ import os
 
 from reprieve.effects.credentials import is_reference, resolve
 from reprieve.effects.driver import CHANGED, READY, UNCLEAR, Check, Outcome
+from reprieve.effects.sql_text import MODULES, emptied, must_be_taken_back
 from reprieve.errors import ReprieveError, Usage
 from reprieve.model.effect import CONFLICT, FAILED, MANUAL, UNDONE, UNKNOWN
 
@@ -34,14 +36,6 @@ if TYPE_CHECKING:
 
     Bound = tuple[str, tuple[object, ...]]
 
-# What a ROLLBACK takes back, by how a statement begins. Not COMMIT, ATTACH or other pragmas; in PostgreSQL not SELECT,
-# DO or CALL either: setval() stays. DROP DATABASE and its like PostgreSQL itself refuses inside a transaction.
-_BOTH = ("insert ", "update ", "delete ", "create ", "drop ", "alter ")
-_TAKEN_BACK = {
-    "sqlite3": (*_BOTH, "replace ", "with ", "select ", "reindex", "analyze", "pragma user_version"),
-    "psycopg": (*_BOTH, "merge ", "truncate ", "comment ", "grant ", "revoke ", "set "),
-}
-MODULES = tuple(_TAKEN_BACK)
 _DDL = ("create", "drop", "alter", "truncate", "reindex", "vacuum")
 
 
@@ -60,7 +54,7 @@ def sql_inverse(
     if not statements:
         raise Usage("an inverse needs at least one statement")
     for sql, values, _ in statements:
-        _must_be_taken_back(sql, module)
+        must_be_taken_back(sql, module)
         for value in values:
             if isinstance(value, dict) and not is_reference(str(value.get("credential"))):
                 raise Usage("a value is plain, or names a credential: {'credential': 'env:VARIABLE'}")
@@ -117,21 +111,22 @@ class SqlDriver:
         """What stands in the way, "" if nothing does."""
         inverse = effect.inverse or {}
         for statement in _statements(inverse):
-            _must_be_taken_back(str(statement["sql"]), str(inverse["module"]))
+            must_be_taken_back(str(statement["sql"]), str(inverse["module"]))
         bound = [(str(s["sql"]), tuple(map(_resolved, s["values"])), int(s["rows"])) for s in _statements(inverse)]
         database = _open(inverse, [(sql, values) for sql, values, _ in bound])
         try:
             for sql, values, wanted in bound:
+                tables = emptied(sql)
+                if tables and (held := database.rows_in(tables)) != max(wanted, 0):
+                    return f"{sql}: there are {held} rows instead of {max(wanted, 0)} in it, written or deleted since"
                 try:
                     rows = database.execute(sql, values)
                 except database.module.IntegrityError as e:
                     return f"{e}: somebody built on it, or took its place, since"
-                if wanted >= 0 and rows != wanted:
+                if wanted >= 0 and rows != wanted and not tables:
                     return f"{sql}: {max(rows, 0)} rows instead of {wanted}, changed since"
-                if tables := database.taken_along():
-                    return (
-                        f"{sql}: rows that hang on it would be deleted or changed along ({tables}), built on it since"
-                    )
+                if along := database.taken_along():
+                    return f"{sql}: rows that hang on it ({along}) would be deleted or changed along, built on it since"
             if keep:
                 try:
                     database.commit()
@@ -168,15 +163,6 @@ def _open(inverse: Mapping[str, object], statements: Sequence[Bound]) -> Sqlite 
     from reprieve.effects.sql_postgres import Postgres
 
     return Postgres(where, statements)
-
-
-def _must_be_taken_back(sql: str, module: str) -> None:
-    """Raises Usage for what may stay when its transaction is rolled back."""
-    if not " ".join(sql.lower().split()).startswith(_TAKEN_BACK[module]):
-        raise Usage(f"{sql}: it is not known that a ROLLBACK takes this back, so it can't be tried first")
-    # psycopg runs several at once, and a COMMIT may be among them; sqlite3 refuses that itself
-    if module != "sqlite3" and ";" in sql.rstrip().removesuffix(";"):
-        raise Usage(f"{sql}: a ';' may begin another statement", hints=["give statements one by one, and values apart"])
 
 
 def _resolved(value: object) -> object:

@@ -6,8 +6,7 @@ counts the rows that a transaction changes, table by table: a child with more of
 
 from __future__ import annotations
 
-import re
-
+from reprieve.effects.sql_text import target
 from reprieve.errors import Refused
 
 TYPE_CHECKING = False
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
 
     Bound = tuple[str, tuple[object, ...]]
 
-_NAME = r'(?:"(?:[^"]|"")+"|[\w$]+)'
-_TARGET = re.compile(
-    rf"(?is)\s*(?:delete\s+from|update|insert\s+into|merge\s+into)\s+(?:only\s+)?({_NAME}(?:\.{_NAME})*)"
-)
 _COUNTS = "SELECT relid, n_tup_upd, n_tup_del FROM pg_catalog.pg_stat_xact_user_tables WHERE n_tup_upd + n_tup_del > 0"
 _ACTIONS = """
     SELECT conrelid, confrelid, confupdtype::text, confdeltype::text, conrelid::regclass::text
@@ -62,6 +57,15 @@ class Postgres:
         """Where rows are that foreign keys let the last statement take along, "" if there are none."""
         return self._along
 
+    def rows_in(self, tables: Sequence[str]) -> int:
+        """How many rows these tables hold, none if they are not there; nobody can add one any more."""
+        rows = 0
+        for name in tables:
+            if self._ask("SELECT pg_catalog.to_regclass(%s)", (name,)) != [(None,)]:
+                self._db.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
+                rows += int(self._ask(f"SELECT pg_catalog.count(*) FROM {name}")[0][0])
+        return rows
+
     def commit(self) -> None:
         self._db.commit()
 
@@ -85,8 +89,7 @@ class Postgres:
         }
         if not acting:
             return ""
-        found = _TARGET.match(sql)
-        own = {id for (id,) in self._ask(_OWN, (found[1],))} if found else set()
+        own = {id for (id,) in self._ask(_OWN, (target(sql),))} if target(sql) else set()
         is_more = sum(sum(changed[id]) for id in own if id in changed) > max(rows, 0)
         return ", ".join(name for child, name in acting.items() if child not in own or is_more)
 

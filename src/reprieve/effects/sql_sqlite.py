@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 
+from reprieve.effects.sql_text import emptied
 from reprieve.errors import Usage
 
 TYPE_CHECKING = False
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     Bound = tuple[str, tuple[object, ...]]
 
 WAIT_S = 5  # for another connection's lock
-_SCHEMA_WORDS = ("create", "drop", "alter", "reindex")  # whose own rows are counted in ways of their own
 _WITH_ACTIONS = """
     SELECT DISTINCT child.name FROM sqlite_master child, pragma_foreign_key_list(child.name) key
     WHERE child.type = 'table' AND NOT (key.on_delete IN ('NO ACTION', 'RESTRICT')
@@ -59,6 +59,17 @@ class Sqlite:
         """Where rows may be that foreign keys let the last statement take along, "" if there are none."""
         return ", ".join(self._children) if self._more > 0 else ""
 
+    def rows_in(self, tables: Sequence[str]) -> int:
+        """How many rows these tables hold, none if they are not there."""
+        rows = 0
+        for name in tables:
+            try:
+                rows += int(self._db.execute(f"SELECT count(*) FROM {name}").fetchone()[0])
+            except sqlite3.OperationalError as e:
+                if "no such table" not in str(e):
+                    raise
+        return rows
+
     def commit(self) -> None:
         self._db.commit()
 
@@ -72,17 +83,17 @@ class Sqlite:
         finally:
             self._db.close()
 
-    def _tried_alone(self, statements: Sequence[Bound]) -> list[int | None]:
+    def _tried_alone(self, statements: Sequence[Bound]) -> list[int]:
         """Rows that each statement changes where no foreign key acts; those after one that fails are left out."""
         self._db.execute("PRAGMA foreign_keys = OFF")
         self._db.execute("BEGIN IMMEDIATE")
-        counts: list[int | None] = []
+        counts: list[int] = []
         try:
             for sql, values in statements:
+                own = self.rows_in(emptied(sql))  # of a parent they count as deleted, but only where keys are on
                 before = self._db.total_changes
                 self._db.execute(sql, values)
-                is_schema = sql.lstrip().lower().startswith(_SCHEMA_WORDS)
-                counts.append(None if is_schema else self._db.total_changes - before)
+                counts.append(own + self._db.total_changes - before)
         except sqlite3.IntegrityError:
             return counts  # it fails again where it counts, and is told there
         finally:

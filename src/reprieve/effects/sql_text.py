@@ -1,0 +1,61 @@
+"""Read a statement as far as it takes to run it with care. Pure; what can't be read is refused, never guessed."""
+
+from __future__ import annotations
+
+import re
+
+from reprieve.errors import Usage
+
+# What a ROLLBACK takes back, by how a statement begins. Not COMMIT, ATTACH or other pragmas; in PostgreSQL not SELECT,
+# DO or CALL either: setval() stays. DROP DATABASE and its like PostgreSQL itself refuses inside a transaction.
+_BOTH = ("insert ", "update ", "delete ", "create ", "drop ", "alter ")
+_TAKEN_BACK = {
+    "sqlite3": (*_BOTH, "replace ", "with ", "select ", "reindex", "analyze", "pragma user_version"),
+    "psycopg": (*_BOTH, "merge ", "truncate ", "comment ", "grant ", "revoke ", "set "),
+}
+MODULES = tuple(_TAKEN_BACK)
+
+_PART = r'(?:"(?:[^"]|"")+"|`[^`]+`|\[[^\]]+\]|[\w$]+)'
+_NAME = rf"{_PART}(?:\s*\.\s*{_PART})*"
+_NAMES = rf"(?P<names>{_NAME}(?:\s*\*)?(?:\s*,\s*{_NAME}(?:\s*\*)?)*)"
+_EMPTIES = re.compile(
+    rf"(?is)\s*(?:drop\s+table(?:\s+if\s+exists)?|truncate(?:\s+table)?(?:\s+only)?)\s+{_NAMES}"
+    r"(?:\s+(?:restart|continue)\s+identity)?(?:\s+restrict)?\s*;?\s*"
+)
+_TARGET = re.compile(rf"(?is)\s*(?:delete\s+from|update|insert\s+into|merge\s+into)\s+(?:only\s+)?({_NAME})")
+
+
+def must_be_taken_back(sql: str, module: str) -> None:
+    """Raises Usage for what may stay when its transaction is rolled back, or takes along what nobody can list."""
+    plain = " ".join(sql.lower().split())
+    if not plain.startswith(_TAKEN_BACK[module]):
+        raise Usage(f"{sql}: it is not known that a ROLLBACK takes this back, so it can't be tried first")
+    # psycopg runs several at once, and a COMMIT may be among them; sqlite3 refuses that itself
+    if module != "sqlite3" and ";" in sql.rstrip().removesuffix(";"):
+        raise Usage(f"{sql}: a ';' may begin another statement", hints=["give statements one by one, and values apart"])
+    if plain.startswith(("drop ", "truncate ")):
+        if "--" in plain or "/*" in plain:
+            raise Usage(f"{sql}: what this drops can't be read", hints=["leave the comment out"])
+        if plain.startswith("drop owned") or re.search(r"\bcascade\s*;?$", plain):
+            raise Usage(
+                f"{sql}: this takes along what others build on it",
+                hints=["name each thing that the change made in a statement of its own, without CASCADE"],
+            )
+    emptied(sql)
+
+
+def emptied(sql: str) -> list[str]:
+    """The tables whose rows go with the statement, as they are written in it: DROP TABLE, TRUNCATE."""
+    plain = " ".join(sql.lower().split())
+    if not plain.startswith(("drop table", "truncate ")):
+        return []
+    found = _EMPTIES.fullmatch(sql)
+    if found is None:
+        raise Usage(f"{sql}: which tables this takes can't be read", hints=["DROP TABLE name, or TRUNCATE name"])
+    return re.findall(_NAME, found["names"])
+
+
+def target(sql: str) -> str:
+    """The table that a statement changes rows of, as it is written, "" if that can't be read."""
+    found = _TARGET.match(sql)
+    return found[1] if found else ""
