@@ -316,6 +316,20 @@ def test_a_database_that_is_gone_or_locked_is_said_and_nothing_is_lost(ws: Works
     assert undo(ws).state == "undone"
 
 
+def test_another_file_under_the_same_variable_is_not_written_to(
+    ws: Workspace, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = db.with_name("copy.db")
+    copy.write_bytes(db.read_bytes())
+    monkeypatch.setenv("SHOP", str(db))
+    record_sql(ws, "env:SHOP", [("DELETE FROM customer WHERE id = ?", [1], 1)], description="added ada")
+    monkeypatch.setenv("SHOP", str(copy))
+    outcome = undo(ws)
+    assert outcome.state == "failed" and str(copy) in outcome.detail and len(rows(copy)) == 1
+    monkeypatch.setenv("SHOP", str(db))
+    assert undo(ws).state == "undone" and not rows(db)
+
+
 def test_an_undo_that_was_interrupted_is_left_to_a_person_who_is_told_what_to_look_for(ws: Workspace, db: Path) -> None:
     """Nothing in the database tells whether it was committed before the process died; running it again may be twice."""
     moved(ws, db)

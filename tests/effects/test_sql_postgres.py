@@ -8,6 +8,7 @@ import pytest
 
 from reprieve.app.effects import Side, journal_of, record_sql
 from reprieve.app.workspace import Workspace
+from reprieve.errors import Misconfigured, Refused
 from reprieve.model.plan import EffectOutcome
 from support.postgres import Database, Server, losing_commits, serving
 
@@ -57,8 +58,7 @@ def test_a_commit_whose_answer_is_lost_is_left_to_a_person_and_not_run_again(
     """The error of the connection that is gone by then must not hide that nobody knows."""
     db.do("CREATE TABLE account (id int, balance int)", "INSERT INTO account VALUES (1, 110)")
     with losing_commits(server) as port:
-        name = db.url.partition("?")[0].rpartition("/")[2]
-        url = f"postgresql://postgres@127.0.0.1:{port}/{name}?sslmode=disable&gssencmode=disable"
+        url = f"postgresql://postgres@127.0.0.1:{port}/{db.name}?sslmode=disable&gssencmode=disable"
         monkeypatch.setenv("DATABASE_URL", url)
         record(ws, ("UPDATE account SET balance = balance - 10 WHERE id = 1", [], 1))
         for _ in range(2):
@@ -153,3 +153,34 @@ def test_the_rows_that_a_table_must_hold_may_be_said(ws: Workspace, db: Database
     record(ws, ("DROP TABLE note", [], 2))
     assert undo(ws).state == "undone"
     assert db.rows("SELECT to_regclass('note')") == [(None,)]
+
+
+def test_another_database_under_the_same_variable_is_not_written_to(
+    ws: Workspace, server: Server, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = server.make()
+    for each in (db, other):
+        each.do("CREATE TABLE note (id int)", "INSERT INTO note VALUES (7)")
+    record(ws, ("DELETE FROM note WHERE id = %s", [7], 1))
+    monkeypatch.setenv("DATABASE_URL", other.url)
+    outcome = undo(ws)
+    assert outcome.state == "failed" and "nothing was sent" in outcome.detail
+    assert other.name in outcome.detail and str(server.folder) in outcome.detail
+    assert db.rows("SELECT * FROM note") == other.rows("SELECT * FROM note") == [(7,)]
+    # another user or password is the same database; SQLAlchemy's way to write it, too
+    monkeypatch.setenv("DATABASE_URL", db.url.replace("postgresql://", "postgresql+psycopg://") + "&password=x")
+    with journal_of(ws) as journal:
+        side = Side(ws, journal, journal.effects(is_open=True))
+        assert f"in {db.name} on {server.folder}" in side.actions[0].reason  # said before, with no password in it
+        assert "password" not in side.actions[0].reason
+    assert undo(ws).state == "undone" and db.rows("SELECT * FROM note") == []
+
+
+def test_a_database_that_is_not_known_is_not_recorded(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    with pytest.raises(Refused, match="not set"):
+        record(ws, ("DELETE FROM note", [], 1))
+    monkeypatch.setenv("DATABASE_URL", "mysql://app:canary-7f3a9c@db/shop")
+    with pytest.raises(Misconfigured) as error:
+        record(ws, ("DELETE FROM note", [], 1))
+    assert "canary" not in str(error.value) and error.value.__suppress_context__

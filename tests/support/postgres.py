@@ -45,6 +45,10 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
 
+    @property
+    def name(self) -> str:
+        return self.url.partition("?")[0].rpartition("/")[2]
+
     def do(self, *statements: str) -> None:
         with psycopg.connect(self.url, autocommit=True) as db:
             for statement in statements:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 
 from reprieve.app import journals
@@ -144,18 +145,22 @@ def record_sql(
     """Note a change of a database, with the statements that reverse it: (SQL, values, rows it must change; -1: any).
 
     The old values belong into each WHERE, so that a row that somebody changed since is left alone. Of DROP TABLE and
-    TRUNCATE the rows are those that must be in the table, none if it is -1. `database` is a path
-    (sqlite3) or a credential reference (psycopg). Raises Usage for a statement that a ROLLBACK may not take back.
+    TRUNCATE the rows are those that must be in the table, none if it is -1. `database` is a path (sqlite3) or a
+    credential reference (psycopg): where that leads is remembered, and no other database is written to. Raises Usage
+    for a statement that a ROLLBACK may not take back, Refused if the reference leads nowhere.
     `is_idempotent`: they may be run again when nobody knows whether they were.
     """
     from reprieve.app.kept import must_hold_no_secret
-    from reprieve.effects.sql import sql_inverse
+    from reprieve.effects.sql import place_of, sql_inverse
     from reprieve.model.effect import RESTORABLE
     from reprieve.policy.redact import redact
 
     inverse = sql_inverse(database, undo, module=module, is_idempotent=is_idempotent)
     must_hold_no_secret(undo)
+    place = place_of(inverse)
     with journal_of(ws) as journal:
+        if place:
+            inverse["place"] = journal.log.fingerprint(os.fsencode(place))
         draft = EffectDraft(
             "sql",
             RESTORABLE,

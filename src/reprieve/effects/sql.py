@@ -1,6 +1,7 @@
 """Undo by SQL that was frozen when the effect was recorded: each statement guarded by what the effect left behind.
 
     inverse = {"kind": "sql", "module": "sqlite3", "database": path or credential reference,
+               "place": keyed fingerprint of where the reference led,
                "statements": [{"sql": ..., "values": [value or {"credential": reference}], "rows": 1}],
                "is_exact": true, "is_idempotent": false}
 
@@ -22,12 +23,12 @@ import os
 from reprieve.effects.credentials import is_reference, resolve
 from reprieve.effects.driver import CHANGED, READY, UNCLEAR, Check, Outcome
 from reprieve.effects.sql_text import MODULES, emptied, must_be_taken_back
-from reprieve.errors import ReprieveError, Usage
+from reprieve.errors import Refused, ReprieveError, Usage
 from reprieve.model.effect import CONFLICT, FAILED, MANUAL, UNDONE, UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from reprieve.effects.sql_postgres import Postgres
@@ -71,14 +72,38 @@ def sql_inverse(
     }
 
 
+def place_of(inverse: Mapping[str, object]) -> str:
+    """Where the reference to a database leads now, without its password; "" if it is named by a path.
+
+    Raises Refused if it leads nowhere.
+    """
+    reference = str(inverse["database"])
+    if not is_reference(reference):
+        return ""
+    where = resolve(reference)
+    if inverse["module"] == "sqlite3":
+        return os.path.realpath(where)
+    from reprieve.effects.sql_postgres import place
+
+    return place(where)
+
+
 class SqlDriver:
     """Runs the statements."""
 
+    def __init__(self, *, sign: Callable[[bytes], str]) -> None:
+        self._sign = sign
+
     def says(self, effect: Effect) -> str:
         inverse = effect.inverse or {}
+        try:
+            place = place_of(inverse)
+        except ReprieveError:
+            place = ""  # the look tells why
         lines = [f"{s['sql']} {s['values']!r}" for s in _statements(inverse)]
         loss = "" if inverse.get("is_exact") else "  (not exact: sequences, triggers and grants stay as they are)"
-        return f"in {inverse.get('database')}: " + "; ".join(lines) + loss
+        where = f"{place} ({inverse.get('database')})" if place else inverse.get("database")
+        return f"in {where}: " + "; ".join(lines) + loss
 
     def check(self, effect: Effect, names: Mapping[str, str]) -> Check:
         """Try it, and roll it back: the guards of the statements are the precondition."""
@@ -112,6 +137,7 @@ class SqlDriver:
         inverse = effect.inverse or {}
         for statement in _statements(inverse):
             must_be_taken_back(str(statement["sql"]), str(inverse["module"]))
+        self._must_be_the_same(inverse)
         bound = [(str(s["sql"]), tuple(map(_resolved, s["values"])), int(s["rows"])) for s in _statements(inverse)]
         database = _open(inverse, [(sql, values) for sql, values, _ in bound])
         try:
@@ -139,6 +165,15 @@ class SqlDriver:
             return ""
         finally:
             _let_go(database)
+
+    def _must_be_the_same(self, inverse: Json) -> None:
+        """Raises Refused where the reference leads to another database than that of the effect."""
+        place, known = place_of(inverse), inverse.get("place")
+        if known and self._sign(os.fsencode(place)) != known:
+            raise Refused(
+                f"{inverse['database']} leads to {place} now, which is not the database that the effect was made in;"
+                " nothing was sent"
+            )
 
 
 def _let_go(database: Sqlite | Postgres) -> None:

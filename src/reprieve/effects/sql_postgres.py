@@ -6,8 +6,11 @@ counts the rows that a transaction changes, table by table: a child with more of
 
 from __future__ import annotations
 
+import os
+import re
+
 from reprieve.effects.sql_text import target
-from reprieve.errors import Refused
+from reprieve.errors import Misconfigured, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,12 +29,38 @@ _OWN = """
 _ACTS = ("c", "n", "d")  # cascade, set null, set default
 
 
+def address(where: str) -> str:
+    """What the driver takes for an address: without the name of a driver that SQLAlchemy has in it."""
+    return re.sub(r"^postgres(?:ql)?\+\w+://", "postgresql://", where)
+
+
+def place(where: str) -> str:
+    """Which database that leads to, for people: its name, host and port, and never the password."""
+    psycopg: Any = __import__("psycopg")
+    try:
+        given = {option.keyword: option.val for option in psycopg.pq.Conninfo.parse(os.fsencode(address(where)))}
+    except psycopg.Error:  # whose text quotes what it could not read, with the password
+        raise Misconfigured(
+            "what the variable holds is no address of a PostgreSQL database", hints=["postgresql://user@host:port/name"]
+        ) from None
+    usual = {option.keyword: option.val for option in psycopg.pq.Conninfo.get_defaults()}
+
+    def said(*names: bytes) -> str:
+        found = next((each[name] for each in (given, usual) for name in names if each.get(name)), b"")
+        return bytes(found or b"").decode("utf-8", "replace")
+
+    service = given.get(b"service")  # a file says where that is
+    host = "" if service and not given.get(b"host") else said(b"hostaddr", b"host")
+    by = f", by the service {service.decode('utf-8', 'replace')}" if service else ""
+    return f"{said(b'dbname') or said(b'user')} on {host.lower() or 'this machine'}:{said(b'port')}{by}"
+
+
 class Postgres:
     """The database, in a transaction; `close` rolls back what was not committed."""
 
     def __init__(self, where: str, statements: Sequence[Bound]) -> None:
         self.module: Any = __import__("psycopg")
-        self._db = self.module.connect(where)
+        self._db = self.module.connect(address(where))
         try:
             if self._ask("SELECT pg_catalog.current_setting('track_counts')") == [("off",)]:
                 raise Refused("the database counts no rows (track_counts), so others' rows might go along unseen")
