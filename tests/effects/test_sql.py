@@ -166,6 +166,31 @@ def test_bad_case_9_a_key_that_was_taken_since_is_a_conflict(ws: Workspace, db: 
     assert rows(db) == [(1, "mallory", "X")]
 
 
+@pytest.mark.parametrize(
+    ("trigger", "back"),
+    [
+        (
+            "AFTER UPDATE ON customer WHEN NEW.city <> 'Paris' BEGIN UPDATE customer SET city = OLD.city; END",
+            ("UPDATE customer SET city = ? WHERE id = ? AND city = ?", ["London", 1, "Paris"], 1),
+        ),
+        (
+            "AFTER DELETE ON customer BEGIN INSERT INTO customer VALUES (OLD.id, OLD.name, OLD.city); END",
+            ("DELETE FROM customer WHERE id = 1", [], 1),
+        ),
+    ],
+    ids=["update", "delete"],
+)
+def test_what_a_trigger_keeps_is_not_called_undone(
+    ws: Workspace, db: Path, trigger: str, back: tuple[str, list[object], int]
+) -> None:
+    change(db, "UPDATE customer SET city = 'Paris' WHERE id = 1")
+    record_sql(ws, str(db), [back], description="moved ada")
+    change(db, f"CREATE TRIGGER frozen {trigger}")
+    outcome = undo(ws)
+    assert outcome.state == "conflict" and "trigger" in outcome.detail
+    assert rows(db) == [(1, "ada", "Paris")]
+
+
 def test_several_statements_are_all_or_nothing(ws: Workspace, db: Path) -> None:
     change(db, "UPDATE customer SET city = 'Paris'", "INSERT INTO customer (name, city) VALUES ('bob', 'Rome')")
     record_sql(

@@ -184,3 +184,18 @@ def test_a_database_that_is_not_known_is_not_recorded(ws: Workspace, monkeypatch
     with pytest.raises(Misconfigured) as error:
         record(ws, ("DELETE FROM note", [], 1))
     assert "canary" not in str(error.value) and error.value.__suppress_context__
+
+
+def test_what_a_trigger_keeps_is_not_called_undone(ws: Workspace, db: Database) -> None:
+    db.do("UPDATE customer SET city = 'Paris' WHERE id = 1")
+    record(ws, ("UPDATE customer SET city = %s WHERE id = %s AND city = %s", ["London", 1, "Paris"], 1))
+    db.do(
+        "CREATE FUNCTION frozen() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN NEW.city := OLD.city; RETURN NEW; END $$",
+        "CREATE TRIGGER frozen BEFORE UPDATE ON customer FOR EACH ROW EXECUTE FUNCTION frozen()",
+    )
+    outcome = undo(ws)
+    assert outcome.state == "conflict" and "trigger" in outcome.detail
+    db.do("DROP TRIGGER frozen ON customer")
+    assert undo(ws).state == "undone"
+    assert db.rows("SELECT city FROM customer") == [("London",)]

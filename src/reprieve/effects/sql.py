@@ -10,6 +10,7 @@ changes another number of rows than it must (the old values in its WHERE no long
 on the row) undoes nothing: somebody changed it since. Neither does one that takes rows along which it does not name,
 by a foreign key with an action: who wants those gone, too, deletes them by statements before it. `rows` of DROP TABLE
 and TRUNCATE is how many must be in the table (none if it is -1): those that somebody wrote since would go with it.
+And rows that an UPDATE or DELETE still finds afterwards were kept by a trigger, whatever the database counts.
 Sequences, triggers and what a schema change took along are not brought back by statements: `is_exact: false`.
 
 Whether an interrupted one was committed the database doesn't tell, nor does it that the statements fit: `SET balance =
@@ -22,6 +23,7 @@ import os
 
 from reprieve.effects.credentials import is_reference, resolve
 from reprieve.effects.driver import CHANGED, READY, UNCLEAR, Check, Outcome
+from reprieve.effects.sql_guard import left_over
 from reprieve.effects.sql_text import MODULES, emptied, must_be_taken_back
 from reprieve.errors import Refused, ReprieveError, Usage
 from reprieve.model.effect import CONFLICT, FAILED, MANUAL, UNDONE, UNKNOWN
@@ -153,6 +155,8 @@ class SqlDriver:
                     return f"{sql}: {max(rows, 0)} rows instead of {wanted}, changed since"
                 if along := database.taken_along():
                     return f"{sql}: rows that hang on it ({along}) would be deleted or changed along, built on it since"
+                if (query := left_over(sql, values)) is not None and (left := database.count(*query)):
+                    return f"{sql}: {left} rows are still as they were; something keeps them so, a trigger perhaps"
             if keep:
                 try:
                     database.commit()

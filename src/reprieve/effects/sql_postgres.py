@@ -92,8 +92,11 @@ class Postgres:
         for name in tables:
             if self._ask("SELECT pg_catalog.to_regclass(%s)", (name,)) != [(None,)]:
                 self._db.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
-                rows += int(self._ask(f"SELECT pg_catalog.count(*) FROM {name}")[0][0])
+                rows += self.count(f"SELECT pg_catalog.count(*) FROM {name}", ())
         return rows
+
+    def count(self, query: str, values: tuple[object, ...]) -> int:
+        return int(self._ask(query, values)[0][0])
 
     def commit(self) -> None:
         self._db.commit()

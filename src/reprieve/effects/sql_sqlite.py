@@ -64,11 +64,14 @@ class Sqlite:
         rows = 0
         for name in tables:
             try:
-                rows += int(self._db.execute(f"SELECT count(*) FROM {name}").fetchone()[0])
+                rows += self.count(f"SELECT count(*) FROM {name}", ())
             except sqlite3.OperationalError as e:
                 if "no such table" not in str(e):
                     raise
         return rows
+
+    def count(self, query: str, values: tuple[object, ...]) -> int:
+        return int(self._db.execute(query, values).fetchone()[0])
 
     def commit(self) -> None:
         self._db.commit()

@@ -16,13 +16,13 @@ _TAKEN_BACK = {
 MODULES = tuple(_TAKEN_BACK)
 
 _PART = r'(?:"(?:[^"]|"")+"|`[^`]+`|\[[^\]]+\]|[\w$]+)'
-_NAME = rf"{_PART}(?:\s*\.\s*{_PART})*"
-_NAMES = rf"(?P<names>{_NAME}(?:\s*\*)?(?:\s*,\s*{_NAME}(?:\s*\*)?)*)"
+NAME = rf"{_PART}(?:\s*\.\s*{_PART})*"
+_NAMES = rf"(?P<names>{NAME}(?:\s*\*)?(?:\s*,\s*{NAME}(?:\s*\*)?)*)"
 _EMPTIES = re.compile(
     rf"(?is)\s*(?:drop\s+table(?:\s+if\s+exists)?|truncate(?:\s+table)?(?:\s+only)?)\s+{_NAMES}"
     r"(?:\s+(?:restart|continue)\s+identity)?(?:\s+restrict)?\s*;?\s*"
 )
-_TARGET = re.compile(rf"(?is)\s*(?:delete\s+from|update|insert\s+into|merge\s+into)\s+(?:only\s+)?({_NAME})")
+_TARGET = re.compile(rf"(?is)\s*(?:delete\s+from|update|insert\s+into|merge\s+into)\s+(?:only\s+)?({NAME})")
 
 
 def must_be_taken_back(sql: str, module: str) -> None:
@@ -52,7 +52,7 @@ def emptied(sql: str) -> list[str]:
     found = _EMPTIES.fullmatch(sql)
     if found is None:
         raise Usage(f"{sql}: which tables this takes can't be read", hints=["DROP TABLE name, or TRUNCATE name"])
-    return re.findall(_NAME, found["names"])
+    return re.findall(NAME, found["names"])
 
 
 def target(sql: str) -> str:
