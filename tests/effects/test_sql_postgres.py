@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -199,3 +200,41 @@ def test_what_a_trigger_keeps_is_not_called_undone(ws: Workspace, db: Database) 
     db.do("DROP TRIGGER frozen ON customer")
     assert undo(ws).state == "undone"
     assert db.rows("SELECT city FROM customer") == [("London",)]
+
+
+@pytest.mark.parametrize("kind", ["text CHECK (length(password) > 40)", "int"], ids=["in the row", "in the first line"])
+def test_E10_what_the_database_says_of_a_secret_is_not_kept(
+    ws: Workspace, db: Database, home: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """PostgreSQL quotes the row that it refuses, and the value that it can't read."""
+    db.do(f"CREATE TABLE account (id int, password {kind})")
+    monkeypatch.setenv("OLD_PASSWORD", "canary-55aa11")
+    record(ws, ("INSERT INTO account VALUES (%s, %s)", [1, {"credential": "env:OLD_PASSWORD"}], 1))
+    outcome = undo(ws)
+    assert outcome.state in ("conflict", "failed") and ("(23514)" in outcome.detail or "(22P02)" in outcome.detail)
+    assert "canary" not in outcome.detail
+    assert not any(b"canary-55aa11" in path.read_bytes() for path in home.rglob("*") if path.is_file())
+
+
+def test_E10_a_database_out_of_reach_is_named_without_its_password(
+    ws: Workspace, server: Server, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"postgresql://app:canary-7f3a9c@/gone?host={server.folder}"
+    monkeypatch.setenv("DATABASE_URL", url)
+    record(ws, ("DELETE FROM account WHERE id = %s", [1], 1))
+    outcome = undo(ws)
+    assert outcome.state == "failed" and "no connection to gone on" in outcome.detail
+    monkeypatch.setenv("DATABASE_URL", url.replace("postgresql://", "what ever="))
+    outcome = undo(ws)
+    assert outcome.state == "failed" and "no address of a PostgreSQL database" in outcome.detail
+    assert "canary" not in outcome.detail
+    assert not any(b"canary-7f3a9c" in path.read_bytes() for path in home.rglob("*") if path.is_file())
+
+
+def test_what_others_built_on_a_table_is_a_conflict(ws: Workspace, db: Database) -> None:
+    db.do("CREATE TABLE note (id int)")
+    record(ws, ("DROP TABLE note", [], -1))
+    db.do("CREATE VIEW notes AS SELECT * FROM note")
+    outcome = undo(ws)
+    assert outcome.state == "conflict" and "built on it" in outcome.detail
+    assert db.rows("SELECT * FROM notes") == []

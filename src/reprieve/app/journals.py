@@ -87,7 +87,7 @@ def drivers(journal: Journal, memory: Memory | None = None, root: bytes = b"") -
         return address_for(forward, url, forward_address=address)
 
     own: dict[str, Driver] = {
-        "sql": SqlDriver(sign=journal.log.fingerprint),
+        "sql": SqlDriver(sign=journal.log.fingerprint, clean=redact),
         "objects": ObjectsDriver(sign=journal.log.fingerprint),
         "command": CommandDriver(clean=redact),
         "mcp": McpDriver(sign=journal.log.fingerprint, clean=redact),

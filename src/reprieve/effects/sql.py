@@ -30,7 +30,7 @@ from reprieve.model.effect import CONFLICT, FAILED, MANUAL, UNDONE, UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from reprieve.effects.sql_postgres import Postgres
@@ -93,8 +93,9 @@ def place_of(inverse: Mapping[str, object]) -> str:
 class SqlDriver:
     """Runs the statements."""
 
-    def __init__(self, *, sign: Callable[[bytes], str]) -> None:
-        self._sign = sign
+    def __init__(self, *, sign: Callable[[bytes], str], clean: Callable[[str], str]) -> None:
+        """`clean` takes secrets out of what a database says."""
+        self._sign, self._clean = sign, clean
 
     def says(self, effect: Effect) -> str:
         inverse = effect.inverse or {}
@@ -114,7 +115,7 @@ class SqlDriver:
         except ReprieveError as e:
             return Check(UNCLEAR, e.message)
         except Exception as e:  # noqa: BLE001 - every driver has errors of its own
-            return Check(UNCLEAR, f"the database refuses: {e}")
+            return Check(UNCLEAR, f"the database refuses: {self._told(effect, e)}")
         return Check(CHANGED, wrong) if wrong else Check(READY)
 
     def undo(self, effect: Effect, names: Mapping[str, str]) -> Outcome:
@@ -125,7 +126,7 @@ class SqlDriver:
         except _Unsure as e:
             return Outcome(MANUAL, f"the commit failed, whether it was done is not known: {e}")
         except Exception as e:  # noqa: BLE001 - every driver has errors of its own; nothing was committed
-            return Outcome(FAILED, f"the database refuses: {e}")
+            return Outcome(FAILED, f"the database refuses: {self._told(effect, e)}")
         return Outcome(CONFLICT, wrong) if wrong else Outcome(UNDONE, "committed")
 
     def resolve(self, effect: Effect) -> str:
@@ -149,8 +150,8 @@ class SqlDriver:
                     return f"{sql}: there are {held} rows instead of {max(wanted, 0)} in it, written or deleted since"
                 try:
                     rows = database.execute(sql, values)
-                except database.module.IntegrityError as e:
-                    return f"{e}: somebody built on it, or took its place, since"
+                except database.conflicts as e:
+                    return f"{self._told(effect, e)}: somebody built on it, or took its place, since"
                 if wanted >= 0 and rows != wanted and not tables:
                     return f"{sql}: {max(rows, 0)} rows instead of {wanted}, changed since"
                 if along := database.taken_along():
@@ -160,12 +161,12 @@ class SqlDriver:
             if keep:
                 try:
                     database.commit()
-                except database.module.IntegrityError as e:
-                    return f"{e}: somebody built on it since"
-                except database.module.Error as e:
+                except database.conflicts as e:
+                    return f"{self._told(effect, e)}: somebody built on it since"
+                except database.errors as e:
                     if database.is_open():
                         raise
-                    raise _Unsure(str(e)) from e
+                    raise _Unsure(self._told(effect, e)) from e
             return ""
         finally:
             _let_go(database)
@@ -179,12 +180,35 @@ class SqlDriver:
                 " nothing was sent"
             )
 
+    def _told(self, effect: Effect, error: Exception) -> str:
+        """What went wrong, without the values and the address that a driver likes to quote."""
+        inverse = effect.inverse or {}
+        if inverse.get("module") == "sqlite3":
+            from reprieve.effects.sql_sqlite import words
+        else:
+            from reprieve.effects.sql_postgres import words
+        said = words(error)
+        for secret in _secrets(inverse):
+            said = said.replace(secret, "***")
+        return self._clean(said)
+
+
+def _secrets(inverse: Mapping[str, object]) -> Iterator[str]:
+    """What the references in it stand for now."""
+    values = [value for statement in _statements(inverse) for value in statement["values"]]
+    for reference in (str(inverse.get("database")), *(str(v["credential"]) for v in values if isinstance(v, dict))):
+        if is_reference(reference):
+            try:
+                yield resolve(reference)
+            except Refused:
+                continue  # then nobody could have quoted it
+
 
 def _let_go(database: Sqlite | Postgres) -> None:
     """Roll back what is open. Raises nothing: how the work ended is what counts, and a lost COMMIT must be told."""
     try:
         database.close()
-    except database.module.Error:
+    except database.errors:
         return  # it is gone, and the database rolls back itself what was not committed
 
 

@@ -55,12 +55,24 @@ def place(where: str) -> str:
     return f"{said(b'dbname') or said(b'user')} on {host.lower() or 'this machine'}:{said(b'port')}{by}"
 
 
+def words(error: Exception) -> str:
+    """What went wrong, in PostgreSQL's first line alone: the others quote rows."""
+    first = getattr(getattr(error, "diag", None), "message_primary", None)
+    return f"{first} ({getattr(error, 'sqlstate', None)})" if first else type(error).__name__
+
+
 class Postgres:
     """The database, in a transaction; `close` rolls back what was not committed."""
 
     def __init__(self, where: str, statements: Sequence[Bound]) -> None:
-        self.module: Any = __import__("psycopg")
-        self._db = self.module.connect(address(where))
+        psycopg: Any = __import__("psycopg")
+        self.errors = psycopg.Error
+        self.conflicts = (psycopg.IntegrityError, psycopg.errors.DependentObjectsStillExist)
+        try:
+            self._db = psycopg.connect(address(where))
+        except psycopg.Error:  # whose text quotes the address
+            why = "is it running, and are user and password right?"
+            raise Refused(f"there is no connection to {place(where)}: {why}") from None
         try:
             if self._ask("SELECT pg_catalog.current_setting('track_counts')") == [("off",)]:
                 raise Refused("the database counts no rows (track_counts), so others' rows might go along unseen")

@@ -26,10 +26,16 @@ _WITH_ACTIONS = """
     ORDER BY 1"""
 
 
+def words(error: Exception) -> str:
+    """What went wrong; SQLite names tables and columns, and no values."""
+    return str(error) if isinstance(error, sqlite3.Error) else type(error).__name__
+
+
 class Sqlite:
     """The database, in a transaction; `close` rolls back what was not committed."""
 
-    module = sqlite3
+    errors = sqlite3.Error
+    conflicts = sqlite3.IntegrityError
 
     def __init__(self, where: str, statements: Sequence[Bound]) -> None:
         if not os.path.exists(where):
