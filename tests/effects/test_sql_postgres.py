@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from reprieve.app.effects import Side, journal_of, record_sql
@@ -25,7 +27,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def db(server: Server, monkeypatch: pytest.MonkeyPatch) -> Database:
     """A shop; DATABASE_URL leads to it."""
-    db = server.make()
+    db = server.make("shop")
     monkeypatch.setenv("DATABASE_URL", db.url)
     db.do("CREATE TABLE customer (id int PRIMARY KEY, name text, city text)")
     db.do("INSERT INTO customer VALUES (1, 'ada', 'London')")
@@ -159,7 +161,7 @@ def test_the_rows_that_a_table_must_hold_may_be_said(ws: Workspace, db: Database
 def test_another_database_under_the_same_variable_is_not_written_to(
     ws: Workspace, server: Server, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = server.make()
+    other = server.make("other")
     for each in (db, other):
         each.do("CREATE TABLE note (id int)", "INSERT INTO note VALUES (7)")
     record(ws, ("DELETE FROM note WHERE id = %s", [7], 1))
@@ -238,3 +240,32 @@ def test_what_others_built_on_a_table_is_a_conflict(ws: Workspace, db: Database)
     outcome = undo(ws)
     assert outcome.state == "conflict" and "built on it" in outcome.detail
     assert db.rows("SELECT * FROM notes") == []
+
+
+def test_a_look_does_not_wait_for_ever_for_a_lock(ws: Workspace, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reprieve.effects.sql_postgres._WAIT_S", 0.1)
+    record(ws, ("UPDATE customer SET city = %s WHERE id = %s AND city = %s", ["Rome", 1, "London"], 1))
+    with psycopg.connect(db.url) as person:
+        person.execute("UPDATE customer SET name = 'x' WHERE id = 1")  # in a transaction that stays open
+        outcome = undo(ws)
+        assert outcome.state == "failed" and "lock timeout" in outcome.detail
+        person.rollback()
+    assert undo(ws).state == "undone"
+
+
+def test_a_statement_that_takes_for_ever_is_ended(ws: Workspace, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reprieve.effects.sql_postgres._LONGEST_S", 0.1)
+    record(ws, ("DELETE FROM customer WHERE id = 1 AND pg_sleep(60) IS NOT NULL", [], 1))
+    outcome = undo(ws)
+    assert outcome.state == "failed" and "statement timeout" in outcome.detail
+    assert len(db.rows("SELECT * FROM customer")) == 1
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        monkeypatch.setenv("DATABASE_URL", f"postgresql://app@127.0.0.1:{port}/shop?connect_timeout=2")
+        record(ws, ("DELETE FROM customer WHERE id = 1", [], 1))
+        with journal_of(ws) as journal:
+            (action,) = Side(ws, journal, journal.effects(is_open=True)).actions
+    assert action.verb == "leave" and f"no connection to shop on 127.0.0.1:{port}" in action.reason

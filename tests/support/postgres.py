@@ -24,19 +24,22 @@ _USER = "postgres"  # who runs the server if we are root, which PostgreSQL refus
 
 
 class Server:
-    """A running server; each database on it is made for one test."""
+    """A running server. Its databases are made once and emptied for each test, which is far quicker."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self._made = folder, 0
+        self.folder = folder
+        self._made: set[str] = set()
 
     def url(self, name: str) -> str:
         return f"postgresql://postgres@/{name}?host={quote(str(self.folder), safe='')}"
 
-    def make(self) -> Database:
-        self._made += 1
-        name = f"d{self._made}"
-        Database(self.url("postgres")).do(f"CREATE DATABASE {name}")
-        return Database(self.url(name))
+    def make(self, name: str) -> Database:
+        if name not in self._made:
+            Database(self.url("postgres")).do(f"CREATE DATABASE {name}")
+            self._made.add(name)
+        db = Database(self.url(name))
+        db.do("DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+        return db
 
 
 class Database:
@@ -81,7 +84,7 @@ def serving() -> Iterator[Server]:
         yield Server(folder)
     finally:
         if server is not None:
-            server.send_signal(signal.SIGINT)  # "fast": whoever is connected is put out
+            server.send_signal(signal.SIGQUIT)  # "immediate": what it holds is thrown away with the folder
             server.wait(30)
         shutil.rmtree(folder)
 

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
     Bound = tuple[str, tuple[object, ...]]
 
+_WAIT_S = 5  # for another session's lock
+_LONGEST_S = 120  # for one statement
+# A rollback that nobody can end is none: a server that is gone is noticed, too.
+_PATIENCE: dict[str, object] = {
+    "connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
+}  # fmt: skip
 _COUNTS = "SELECT relid, n_tup_upd, n_tup_del FROM pg_catalog.pg_stat_xact_user_tables WHERE n_tup_upd + n_tup_del > 0"
 _ACTIONS = """
     SELECT conrelid, confrelid, confupdtype::text, confdeltype::text, conrelid::regclass::text
@@ -61,6 +67,13 @@ def words(error: Exception) -> str:
     return f"{first} ({getattr(error, 'sqlstate', None)})" if first else type(error).__name__
 
 
+def _given(psycopg: Any, where: str) -> dict[str, object]:
+    """Those of our settings that the address has itself: they are the person's."""
+    options = psycopg.pq.Conninfo.parse(os.fsencode(address(where)))
+    given = {option.keyword.decode(): option.val for option in options if option.val}
+    return {name: given[name].decode() for name in _PATIENCE if name in given}
+
+
 class Postgres:
     """The database, in a transaction; `close` rolls back what was not committed."""
 
@@ -69,11 +82,14 @@ class Postgres:
         self.errors = psycopg.Error
         self.conflicts = (psycopg.IntegrityError, psycopg.errors.DependentObjectsStillExist)
         try:
-            self._db = psycopg.connect(address(where))
+            self._db = psycopg.connect(address(where), **{**_PATIENCE, **_given(psycopg, where)})
         except psycopg.Error:  # whose text quotes the address
             why = "is it running, and are user and password right?"
             raise Refused(f"there is no connection to {place(where)}: {why}") from None
         try:
+            # in milliseconds; for this transaction alone, as a pooler may give the session to others
+            self._db.execute(f"SET LOCAL lock_timeout = {int(_WAIT_S * 1000)}")
+            self._db.execute(f"SET LOCAL statement_timeout = {int(_LONGEST_S * 1000)}")
             if self._ask("SELECT pg_catalog.current_setting('track_counts')") == [("off",)]:
                 raise Refused("the database counts no rows (track_counts), so others' rows might go along unseen")
         except BaseException:
