@@ -315,12 +315,19 @@ def test_a_statement_that_no_rollback_takes_back_is_neither_recorded_nor_tried(
 
 @pytest.mark.parametrize(
     "sql",
-    ["SELECT setval('s', 1)", "DO $$ BEGIN END $$", "CALL p()", "UPDATE t SET a = 1; COMMIT", "DELETE FROM t;COMMIT;"],
-)
+    ["SELECT setval('s', 1)", "DO $$ BEGIN END $$", "CALL p()", "UPDATE t SET a = 1; COMMIT", "DELETE FROM t;COMMIT;",
+     "UPDATE t SET a = setval('s', 1)", 'INSERT INTO t VALUES (pg_catalog."nextval" (\'s\'))',
+     "DELETE FROM t WHERE dblink_exec('x', 'y') = ''"],
+)  # fmt: skip
 def test_in_postgresql_too_only_what_a_rollback_takes_back_is_recorded(sql: str) -> None:
     with pytest.raises(Usage):
         sql_inverse("env:DATABASE_URL", [(sql, [], -1)], module="psycopg")
-    assert sql_inverse("env:DATABASE_URL", [("DROP TABLE t;", [], -1)], module="psycopg")
+    for fine in (
+        "DROP TABLE t;",
+        "DELETE FROM t WHERE a = 'setval(1)'",
+        "ALTER TABLE t ALTER a SET DEFAULT nextval('s')",
+    ):
+        assert sql_inverse("env:DATABASE_URL", [(fine, [], -1)], module="psycopg")
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from reprieve.app import journals
 from reprieve.app.effects import Side, journal_of, record_sql
 from reprieve.app.workspace import Workspace
 from reprieve.errors import Misconfigured, Refused
+from reprieve.model.effect import EffectDraft
 from reprieve.model.plan import EffectOutcome
 from support.postgres import Database, Server, losing_commits, serving
 
@@ -269,3 +271,21 @@ def test_a_server_that_does_not_answer_is_not_waited_for(ws: Workspace, monkeypa
         with journal_of(ws) as journal:
             (action,) = Side(ws, journal, journal.effects(is_open=True)).actions
     assert action.verb == "leave" and f"no connection to shop on 127.0.0.1:{port}" in action.reason
+
+
+def test_a_look_moves_no_sequence(ws: Workspace, db: Database) -> None:
+    """Nor does it by a statement that an earlier version recorded."""
+    db.do("CREATE SEQUENCE s", "SELECT setval('s', 10)")
+    record(ws, ("ALTER SEQUENCE s RESTART WITH 5", [], -1))
+    with journal_of(ws) as journal:
+        (effect,) = journal.effects()
+        old = {"sql": "UPDATE customer SET city = 'x' WHERE setval('s', 1) = 1", "values": [], "rows": 1}
+        inverse = {**(effect.inverse or {}), "statements": [old]}
+        journal.record(EffectDraft("sql", "restorable", "r", "d", inverse=inverse), journals.place(ws))
+        side = Side(ws, journal, journal.effects(is_open=True))
+        assert [action.verb for action in side.actions] == ["leave", "undo"]
+        assert "setval() does stays" in side.actions[0].reason
+        assert db.rows("SELECT last_value FROM s") == [(10,)]
+        side.carry_out()
+        assert [outcome.state for outcome in side.outcomes] == ["failed", "undone"]
+    assert db.rows("SELECT last_value FROM s") == [(5,)]

@@ -23,6 +23,11 @@ _EMPTIES = re.compile(
     r"(?:\s+(?:restart|continue)\s+identity)?(?:\s+restrict)?\s*;?\s*"
 )
 _TARGET = re.compile(rf"(?is)\s*(?:delete\s+from|update|insert\s+into|merge\s+into)\s+(?:only\s+)?({NAME})")
+# What a function does that no ROLLBACK takes back: sequences, locks of a session, other connections, files, messages
+_STAYS = re.compile(
+    r"""(?i)\b(setval|nextval|pg_(?:try_)?advisory_lock\w*|pg_advisory_unlock\w*|dblink\w*|lo_(?:im|ex)port"""
+    r"""|pg_(?:terminate|cancel)_backend|pg_file_\w+|pg_logical_emit_message|pg_reload_conf|pg_switch_wal)"?\s*\("""
+)
 
 
 def must_be_taken_back(sql: str, module: str) -> None:
@@ -33,6 +38,11 @@ def must_be_taken_back(sql: str, module: str) -> None:
     # psycopg runs several at once, and a COMMIT may be among them; sqlite3 refuses that itself
     if module != "sqlite3" and ";" in sql.rstrip().removesuffix(";"):
         raise Usage(f"{sql}: a ';' may begin another statement", hints=["give statements one by one, and values apart"])
+    if module != "sqlite3" and (stays := _what_stays(plain)):
+        raise Usage(
+            f"{sql}: what {stays}() does stays when it is rolled back, so it can't be tried first",
+            hints=["a sequence is set by ALTER SEQUENCE name RESTART WITH n"] if stays == "setval" else [],
+        )
     if plain.startswith(("drop ", "truncate ")):
         if "--" in plain or "/*" in plain:
             raise Usage(f"{sql}: what this drops can't be read", hints=["leave the comment out"])
@@ -42,6 +52,13 @@ def must_be_taken_back(sql: str, module: str) -> None:
                 hints=["name each thing that the change made in a statement of its own, without CASCADE"],
             )
     emptied(sql)
+
+
+def _what_stays(plain: str) -> str:
+    """The function whose work stays, "" if none is called. As a DEFAULT of a column nextval() is only written down."""
+    found = [match[1] for match in _STAYS.finditer(re.sub(r"'(?:[^']|'')*'", "''", plain))]
+    is_schema = plain.startswith(("create ", "alter "))
+    return next((name for name in found if name != "nextval" or not is_schema), "")
 
 
 def emptied(sql: str) -> list[str]:
