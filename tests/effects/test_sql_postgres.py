@@ -289,3 +289,18 @@ def test_a_look_moves_no_sequence(ws: Workspace, db: Database) -> None:
         side.carry_out()
         assert [outcome.state for outcome in side.outcomes] == ["failed", "undone"]
     assert db.rows("SELECT last_value FROM s") == [(5,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "values"),
+    [
+        ("DELETE FROM customer WHERE name LIKE 'tmp-%'", []),
+        ("DELETE FROM customer WHERE id % 2 = 0 AND name <> '%s'", []),
+        ("DELETE FROM customer WHERE name LIKE 'tmp-%%' AND id = %s", [2]),
+    ],
+)
+def test_a_percent_sign_is_one(ws: Workspace, db: Database, sql: str, values: list[object]) -> None:
+    db.do("INSERT INTO customer VALUES (2, 'tmp-1', '')")
+    record(ws, (sql, values, 1))
+    assert undo(ws).state == "undone"
+    assert db.rows("SELECT id FROM customer") == [(1,)]

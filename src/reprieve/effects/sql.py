@@ -24,7 +24,7 @@ import os
 from reprieve.effects.credentials import is_reference, resolve
 from reprieve.effects.driver import CHANGED, READY, UNCLEAR, Check, Outcome
 from reprieve.effects.sql_guard import left_over
-from reprieve.effects.sql_text import MODULES, emptied, must_be_taken_back
+from reprieve.effects.sql_text import MODULES, emptied, must_be_taken_back, must_fit
 from reprieve.errors import Refused, ReprieveError, Usage
 from reprieve.model.effect import CONFLICT, FAILED, MANUAL, UNDONE, UNKNOWN
 
@@ -58,6 +58,7 @@ def sql_inverse(
         raise Usage("an inverse needs at least one statement")
     for sql, values, _ in statements:
         must_be_taken_back(sql, module)
+        must_fit(sql, len(values), module)
         for value in values:
             if isinstance(value, dict) and not is_reference(str(value.get("credential"))):
                 raise Usage("a value is plain, or names a credential: {'credential': 'env:VARIABLE'}")

@@ -101,7 +101,7 @@ class Postgres:
     def execute(self, sql: str, values: tuple[object, ...]) -> int:
         """How many rows it changed, -1 if that can't be told."""
         cursor = self._db.cursor()
-        cursor.execute(sql, values)
+        cursor.execute(sql, values or None)  # without any, a % is just a %
         rows = int(cursor.rowcount)
         before, self._counts = self._counts, {id: (u, d) for id, u, d in self._ask(_COUNTS)}
         changed = {

@@ -16,6 +16,7 @@ _TAKEN_BACK = {
 MODULES = tuple(_TAKEN_BACK)
 
 _PART = r'(?:"(?:[^"]|"")+"|`[^`]+`|\[[^\]]+\]|[\w$]+)'
+_QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]"""
 NAME = rf"{_PART}(?:\s*\.\s*{_PART})*"
 _NAMES = rf"(?P<names>{NAME}(?:\s*\*)?(?:\s*,\s*{NAME}(?:\s*\*)?)*)"
 _EMPTIES = re.compile(
@@ -59,6 +60,24 @@ def _what_stays(plain: str) -> str:
     found = [match[1] for match in _STAYS.finditer(re.sub(r"'(?:[^']|'')*'", "''", plain))]
     is_schema = plain.startswith(("create ", "alter "))
     return next((name for name in found if name != "nextval" or not is_schema), "")
+
+
+def must_fit(sql: str, count: int, module: str) -> None:
+    """Raises Usage for a statement that has not as many places as values, which the driver would only say at undo."""
+    hints = []
+    if module == "sqlite3":
+        plain = re.sub(_QUOTED, "''", sql)
+        if re.search(r"\?\d|[:@$]\w|--|/\*", plain):
+            return  # by number or name, or perhaps in a comment
+        places = plain.count("?")
+    elif count:
+        found = re.findall(r"%(.?)", sql.replace("%%", ""), re.DOTALL)
+        hints = ["a % that is none of them is written %% where there are values"]
+        places = len(found) if set(found) <= {"s", "b", "t"} else -1
+    else:
+        places = re.sub(_QUOTED, "''", sql).count("%s")
+    if places != count:
+        raise Usage(f"{sql}: it does not have a place for each of {count} values", hints=hints)
 
 
 def emptied(sql: str) -> list[str]:
