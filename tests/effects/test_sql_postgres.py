@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import socket
+import uuid
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import psycopg
@@ -304,3 +307,29 @@ def test_a_percent_sign_is_one(ws: Workspace, db: Database, sql: str, values: li
     record(ws, (sql, values, 1))
     assert undo(ws).state == "undone"
     assert db.rows("SELECT id FROM customer") == [(1,)]
+
+
+def test_values_of_every_type_come_back_exactly(ws: Workspace, db: Database) -> None:
+    row = [
+        Decimal("1.10000000000000000001"),
+        float("inf"),
+        dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC),
+        dt.date(2026, 1, 1),
+        dt.time(12, 30),
+        dt.timedelta(days=3),
+        b"\x00\xff",
+        uuid.UUID(int=7),
+        [1, None, 3],
+        1 << 70,
+    ]
+    types = "n numeric, f float8, at timestamptz, d date, t time, i interval, b bytea, u uuid, a int[], big numeric"
+    db.do(f"CREATE TABLE every ({types})")
+    record(ws, (f"INSERT INTO every VALUES ({', '.join(['%s'] * len(row))})", list(row), 1))
+    assert undo(ws).state == "undone"
+    assert list(db.rows("SELECT * FROM every")[0]) == row
+    columns = ("n", "f", "at", "d", "t", "i", "b", "u", "big")
+    guards = " AND ".join(f"{column} = %s" for column in columns)
+    del row[8]  # an array has to be cast to be compared
+    record(ws, (f"DELETE FROM every WHERE {guards}", list(row), 1))
+    assert undo(ws).state == "undone"
+    assert db.rows("SELECT * FROM every") == []

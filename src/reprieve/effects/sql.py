@@ -2,7 +2,7 @@
 
     inverse = {"kind": "sql", "module": "sqlite3", "database": path or credential reference,
                "place": keyed fingerprint of where the reference led,
-               "statements": [{"sql": ..., "values": [value or {"credential": reference}], "rows": 1}],
+               "statements": [{"sql": ..., "values": [as in sql_values], "rows": 1}],
                "is_exact": true, "is_idempotent": false}
 
 All of them in one transaction, and only statements that a ROLLBACK takes back: a look tries them. A statement that
@@ -25,6 +25,7 @@ from reprieve.effects.credentials import is_reference, resolve
 from reprieve.effects.driver import CHANGED, READY, UNCLEAR, Check, Outcome
 from reprieve.effects.sql_guard import left_over
 from reprieve.effects.sql_text import MODULES, emptied, must_be_taken_back, must_fit
+from reprieve.effects.sql_values import decoded, encoded, shown
 from reprieve.errors import Refused, ReprieveError, Usage
 from reprieve.model.effect import CONFLICT, FAILED, MANUAL, UNDONE, UNKNOWN
 
@@ -59,10 +60,10 @@ def sql_inverse(
     for sql, values, _ in statements:
         must_be_taken_back(sql, module)
         must_fit(sql, len(values), module)
-        for value in values:
-            if isinstance(value, dict) and not is_reference(str(value.get("credential"))):
-                raise Usage("a value is plain, or names a credential: {'credential': 'env:VARIABLE'}")
-    kept = [{"sql": sql, "values": list(values), "rows": rows} for sql, values, rows in statements]
+    kept = [
+        {"sql": sql, "values": [encoded(value, module) for value in values], "rows": rows}
+        for sql, values, rows in statements
+    ]
     is_exact = not any(sql.lstrip().lower().startswith(_DDL) for sql, _, _ in statements)
     where = database if is_reference(database) else os.path.abspath(database)
     return {
@@ -104,7 +105,7 @@ class SqlDriver:
             place = place_of(inverse)
         except ReprieveError:
             place = ""  # the look tells why
-        lines = [f"{s['sql']} {s['values']!r}" for s in _statements(inverse)]
+        lines = [f"{s['sql']} {shown(s['values'])!r}" for s in _statements(inverse)]
         loss = "" if inverse.get("is_exact") else "  (not exact: sequences, triggers and grants stay as they are)"
         where = f"{place} ({inverse.get('database')})" if place else inverse.get("database")
         return f"in {where}: " + "; ".join(lines) + loss
@@ -142,7 +143,7 @@ class SqlDriver:
         for statement in _statements(inverse):
             must_be_taken_back(str(statement["sql"]), str(inverse["module"]))
         self._must_be_the_same(inverse)
-        bound = [(str(s["sql"]), tuple(map(_resolved, s["values"])), int(s["rows"])) for s in _statements(inverse)]
+        bound = [(str(s["sql"]), tuple(map(decoded, s["values"])), int(s["rows"])) for s in _statements(inverse)]
         database = _open(inverse, [(sql, values) for sql, values, _ in bound])
         try:
             for sql, values, wanted in bound:
@@ -197,7 +198,10 @@ class SqlDriver:
 def _secrets(inverse: Mapping[str, object]) -> Iterator[str]:
     """What the references in it stand for now."""
     values = [value for statement in _statements(inverse) for value in statement["values"]]
-    for reference in (str(inverse.get("database")), *(str(v["credential"]) for v in values if isinstance(v, dict))):
+    for reference in (
+        str(inverse.get("database")),
+        *(str(v["credential"]) for v in values if isinstance(v, dict) and "credential" in v),
+    ):
         if is_reference(reference):
             try:
                 yield resolve(reference)
@@ -227,10 +231,6 @@ def _open(inverse: Mapping[str, object], statements: Sequence[Bound]) -> Sqlite 
     from reprieve.effects.sql_postgres import Postgres
 
     return Postgres(where, statements)
-
-
-def _resolved(value: object) -> object:
-    return resolve(str(value["credential"])) if isinstance(value, dict) else value
 
 
 def _statements(inverse: Mapping[str, object]) -> list[dict[str, Any]]:

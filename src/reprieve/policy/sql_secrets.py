@@ -62,8 +62,8 @@ def secret_column(sql: str, values: Sequence[object]) -> str:
 
 def _texts(value: object) -> Iterator[str]:
     """What of a value may be secret. A dict names a credential."""
-    if isinstance(value, (str, bytes)) and value:
-        yield value if isinstance(value, str) else value.decode("latin-1")
+    if isinstance(value, (str, bytes, bytearray, memoryview)) and value:
+        yield value if isinstance(value, str) else bytes(value).decode("latin-1")
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _texts(each)
