@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import socket
+import sys
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
@@ -333,3 +334,16 @@ def test_values_of_every_type_come_back_exactly(ws: Workspace, db: Database) -> 
     record(ws, (f"DELETE FROM every WHERE {guards}", list(row), 1))
     assert undo(ws).state == "undone"
     assert db.rows("SELECT * FROM every") == []
+
+
+def test_a_driver_that_is_missing_is_named_when_it_is_recorded(
+    ws: Workspace, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back: Back = ("DELETE FROM customer WHERE id = 1", [], 1)
+    record(ws, back)
+    monkeypatch.setitem(sys.modules, "psycopg", None)  # an import of it fails
+    with pytest.raises(Misconfigured) as error:
+        record(ws, back)
+    assert error.value.hints == ("pip install 'reprieve[postgres]'",)
+    outcome = undo(ws)
+    assert outcome.state == "failed" and "pip install 'reprieve[postgres]'" in outcome.detail

@@ -35,6 +35,14 @@ _OWN = """
 _ACTS = ("c", "n", "d")  # cascade, set null, set default
 
 
+def _driver() -> Any:
+    try:
+        return __import__("psycopg")
+    except ImportError:  # also where there is no libpq for it
+        way = "pip install 'reprieve[postgres]'"
+        raise Misconfigured(f"PostgreSQL needs the package psycopg: {way}", hints=[way]) from None
+
+
 def address(where: str) -> str:
     """What the driver takes for an address: without the name of a driver that SQLAlchemy has in it."""
     return re.sub(r"^postgres(?:ql)?\+\w+://", "postgresql://", where)
@@ -42,7 +50,7 @@ def address(where: str) -> str:
 
 def place(where: str) -> str:
     """Which database that leads to, for people: its name, host and port, and never the password."""
-    psycopg: Any = __import__("psycopg")
+    psycopg = _driver()
     try:
         given = {option.keyword: option.val for option in psycopg.pq.Conninfo.parse(os.fsencode(address(where)))}
     except psycopg.Error:  # whose text quotes what it could not read, with the password
@@ -78,7 +86,7 @@ class Postgres:
     """The database, in a transaction; `close` rolls back what was not committed."""
 
     def __init__(self, where: str, statements: Sequence[Bound]) -> None:
-        psycopg: Any = __import__("psycopg")
+        psycopg = _driver()
         self.errors = psycopg.Error
         self.conflicts = (psycopg.IntegrityError, psycopg.errors.DependentObjectsStillExist)
         try:
