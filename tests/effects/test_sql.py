@@ -362,6 +362,28 @@ def test_another_file_under_the_same_variable_is_not_written_to(
     assert undo(ws).state == "undone" and not rows(db)
 
 
+@pytest.mark.parametrize("by", ["path", "variable", "link"])
+def test_a_database_in_the_tree_comes_back_with_its_file_and_by_nothing_else(
+    by: str, project: Path, db: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statements would change the file under the plan that puts it back, and it would stay as it is."""
+    inside = project / "app.db"
+    db.rename(inside)
+    link = db.with_name("link.db")
+    link.symlink_to(inside)
+    monkeypatch.setenv("APP_DB", str(inside))
+    before = inside.read_bytes()
+    with reprieve.open(project) as ws:
+        ws.checkpoint("base")
+        change(inside, "UPDATE customer SET city = 'Paris'", "INSERT INTO customer VALUES (2, 'bob', 'Rome')")
+        back = ("UPDATE customer SET city = ? WHERE id = ? AND city = ?", ["London", 1, "Paris"], 1)
+        where = {"path": str(inside), "variable": "env:APP_DB", "link": str(link)}[by]
+        effect = ws.record_sql(where, [back], description="moved ada")
+        assert (effect.state, effect.undo_state, effect.inverse) == ("done", "covered", None)
+    assert "restore   app.db" in cli("rollback", "base", "--yes").out
+    assert inside.read_bytes() == before
+
+
 def test_an_undo_that_was_interrupted_is_left_to_a_person_who_is_told_what_to_look_for(ws: Workspace, db: Path) -> None:
     """Nothing in the database tells whether it was committed before the process died; running it again may be twice."""
     moved(ws, db)

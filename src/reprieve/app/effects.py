@@ -146,10 +146,12 @@ def record_sql(
 
     The old values belong into each WHERE, so that a row that somebody changed since is left alone. Of DROP TABLE and
     TRUNCATE the rows are those that must be in the table, none if it is -1. `database` is a path (sqlite3) or a
-    credential reference (psycopg): where that leads is remembered, and no other database is written to. Raises Usage
-    for a statement that a ROLLBACK may not take back, Refused if the reference leads nowhere.
+    credential reference (psycopg): where that leads is remembered, and no other database is written to. An SQLite
+    database in the tree comes back with its files, and the statements are not needed. Raises Usage for a statement
+    that a ROLLBACK may not take back, Refused if the reference leads nowhere.
     `is_idempotent`: they may be run again when nobody knows whether they were.
     """
+    from reprieve.app.inner_effects import WITH_FILES, is_protected
     from reprieve.app.kept import must_hold_no_secret
     from reprieve.effects.sql import place_of, sql_inverse
     from reprieve.model.effect import RESTORABLE
@@ -158,6 +160,8 @@ def record_sql(
     inverse = sql_inverse(database, undo, module=module, is_idempotent=is_idempotent)
     must_hold_no_secret(undo)
     place = place_of(inverse)
+    # both would undo it: statements change the file under the plan that is to put it back, which then leaves it alone
+    is_covered = module == "sqlite3" and is_protected(ws, place or str(inverse["database"]))
     with journal_of(ws) as journal:
         if place:
             inverse["place"] = journal.log.fingerprint(os.fsencode(place))
@@ -167,9 +171,9 @@ def record_sql(
             resource or f"{module}:{inverse['database']}",
             redact(description),
             tuple(depends),
-            inverse,
+            None if is_covered else inverse,
         )
-        return journal.record(draft, journals.place(ws))
+        return journal.record(draft, journals.place(ws), covered=WITH_FILES if is_covered else "")
 
 
 def _is_agent(ws: Workspace) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from reprieve.model.effect import Effect
 
 _SQLITE = ("sqlite3", "_sqlite3")
-_WITH_FILES = "its rows come back with the files of the database"
+WITH_FILES = "its rows come back with the files of the database"
 
 
 def remember(
@@ -76,7 +76,7 @@ def transaction(ws: Workspace, connection: Any) -> Iterator[Any]:
         attached = [f"sqlite:{path}" for some in files for path in some[1:]]
         where = redact(" and ".join(dict.fromkeys((*names, *attached))))
         all_files = {path for some in (*files, at_first) for path in some}
-        is_covered = bool(files) and all(files) and all(_is_protected(ws, path) for path in all_files)
+        is_covered = bool(files) and all(files) and all(is_protected(ws, path) for path in all_files)
         with journal_of(ws) as journal, journal.log.transaction():
             cls = RESTORABLE if is_covered else IRREVERSIBLE
             effect = journal.begin(EffectDraft("transaction", cls, where, f"{what} {where}"), journals.place(ws))
@@ -97,7 +97,7 @@ def transaction(ws: Workspace, connection: Any) -> Iterator[Any]:
                         effect, UNKNOWN, detail="the transaction was open before the step; who opened it ends it"
                     )
                 elif is_done:
-                    way = _WITH_FILES if is_covered else "what is in a database is taken back there"
+                    way = WITH_FILES if is_covered else "what is in a database is taken back there"
                     journal.finish(effect, DONE, detail=f"committed; {way}")
                 else:
                     journal.finish(effect, UNKNOWN, detail="COMMIT failed; it may have happened")
@@ -122,7 +122,7 @@ def transaction(ws: Workspace, connection: Any) -> Iterator[Any]:
         ws.blocks.difference_update(mine)
 
 
-def _is_protected(ws: Workspace, path: str) -> bool:
+def is_protected(ws: Workspace, path: str) -> bool:
     """Whether a database is in the tree, and no setting or gap keeps its files out of the checkpoints.
 
     Then they come back with all others; or a rollback names them with all others, as what was not protected.

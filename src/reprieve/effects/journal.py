@@ -78,12 +78,20 @@ class Journal:
         return self._create(states.HELD, draft, place, charges, False, id)
 
     def record(
-        self, draft: EffectDraft, place: Place, *, after: Json | None = None, reply: Json | None = None
+        self,
+        draft: EffectDraft,
+        place: Place,
+        *,
+        after: Json | None = None,
+        reply: Json | None = None,
+        covered: str = "",
     ) -> Effect:
-        """Note an effect that has happened already."""
+        """Note an effect that has happened already. `covered`: why all that it changed comes back with the files."""
         with self.log.transaction():
             effect = self._create(states.INTENT, draft, place, (), True)
-            return self.finish(effect.id, states.DONE, after=after, reply=reply)
+            if covered:
+                self.cover(effect.id)
+            return self.finish(effect.id, states.DONE, detail=covered, after=after, reply=reply)
 
     def finish(
         self,
