@@ -175,6 +175,7 @@ def test_another_database_under_the_same_variable_is_not_written_to(
     outcome = undo(ws)
     assert outcome.state == "failed" and "nothing was sent" in outcome.detail
     assert other.name in outcome.detail and str(server.folder) in outcome.detail
+    assert "would be: in env:DATABASE_URL" in outcome.detail  # not in the other one
     assert db.rows("SELECT * FROM note") == other.rows("SELECT * FROM note") == [(7,)]
     # another user or password is the same database; SQLAlchemy's way to write it, too
     monkeypatch.setenv("DATABASE_URL", db.url.replace("postgresql://", "postgresql+psycopg://") + "&password=x")

@@ -102,7 +102,7 @@ class SqlDriver:
     def says(self, effect: Effect) -> str:
         inverse = effect.inverse or {}
         try:
-            place = place_of(inverse)
+            place = self._place(inverse)
         except ReprieveError:
             place = ""  # the look tells why
         lines = [f"{s['sql']} {shown(s['values'])!r}" for s in _statements(inverse)]
@@ -142,7 +142,7 @@ class SqlDriver:
         inverse = effect.inverse or {}
         for statement in _statements(inverse):
             must_be_taken_back(str(statement["sql"]), str(inverse["module"]))
-        self._must_be_the_same(inverse)
+        self._place(inverse)
         bound = [(str(s["sql"]), tuple(map(decoded, s["values"])), int(s["rows"])) for s in _statements(inverse)]
         database = _open(inverse, [(sql, values) for sql, values, _ in bound])
         try:
@@ -173,14 +173,15 @@ class SqlDriver:
         finally:
             _let_go(database)
 
-    def _must_be_the_same(self, inverse: Json) -> None:
-        """Raises Refused where the reference leads to another database than that of the effect."""
+    def _place(self, inverse: Json) -> str:
+        """Where a reference leads. Raises Refused where that is another database than that of the effect."""
         place, known = place_of(inverse), inverse.get("place")
         if known and self._sign(os.fsencode(place)) != known:
             raise Refused(
                 f"{inverse['database']} leads to {place} now, which is not the database that the effect was made in;"
                 " nothing was sent"
             )
+        return place
 
     def _told(self, effect: Effect, error: Exception) -> str:
         """What went wrong, without the values and the address that a driver likes to quote."""

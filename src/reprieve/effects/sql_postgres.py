@@ -72,7 +72,10 @@ def place(where: str) -> str:
 def words(error: Exception) -> str:
     """What went wrong, in PostgreSQL's first line alone: the others quote rows."""
     first = getattr(getattr(error, "diag", None), "message_primary", None)
-    return f"{first} ({getattr(error, 'sqlstate', None)})" if first else type(error).__name__
+    if first:
+        return f"{first} ({getattr(error, 'sqlstate', None)})"
+    name = type(error).__name__
+    return f"the connection failed ({name})" if name == "OperationalError" else name
 
 
 def _given(psycopg: Any, where: str) -> dict[str, object]:
@@ -92,8 +95,8 @@ class Postgres:
         try:
             self._db = psycopg.connect(address(where), **{**_PATIENCE, **_given(psycopg, where)})
         except psycopg.Error:  # whose text quotes the address
-            why = "is it running, and are user and password right?"
-            raise Refused(f"there is no connection to {place(where)}: {why}") from None
+            why = "it does not run, or does not take the user and password"
+            raise Refused(f"there is no connection to {place(where)} ({why})") from None
         try:
             # in milliseconds; for this transaction alone, as a pooler may give the session to others
             self._db.execute(f"SET LOCAL lock_timeout = {int(_WAIT_S * 1000)}")
