@@ -272,6 +272,19 @@ def test_a_table_in_which_somebody_wrote_since_is_kept(ws: Workspace, db: Path) 
     assert undo(ws).state == "undone"
 
 
+def test_a_column_in_which_somebody_wrote_since_is_kept(ws: Workspace, db: Path) -> None:
+    change(db, "ALTER TABLE customer ADD COLUMN [The Note] TEXT DEFAULT 'none'")
+    back = ("ALTER TABLE customer DROP COLUMN [the note]", [], -1)
+    record_sql(ws, str(db), [back], description="added a column")
+    change(db, "UPDATE customer SET [the note] = 'a person wrote this'")
+    outcome = undo(ws)
+    assert outcome.state == "conflict" and "1 rows instead of 0" in outcome.detail
+    assert rows(db)[0][-1] == "a person wrote this"
+    change(db, "UPDATE customer SET [the note] = 'none'")
+    assert undo(ws).state == "undone"
+    assert rows(db) == [(1, "ada", "London")]
+
+
 def test_the_rows_that_a_table_must_hold_may_be_said_and_children_are_kept(ws: Workspace, db: Path) -> None:
     change(db, "CREATE TABLE made (id INTEGER PRIMARY KEY)", "INSERT INTO made VALUES (1), (2)")
     change(db, "CREATE TABLE note (made INTEGER REFERENCES made ON DELETE CASCADE)")
@@ -332,7 +345,16 @@ def test_in_postgresql_too_only_what_a_rollback_takes_back_is_recorded(sql: str)
 
 @pytest.mark.parametrize(
     "sql",
-    ["DROP TABLE a CASCADE", "drop schema s  cascade ;", "DROP OWNED BY me", "TRUNCATE /* */ t", "DROP TABLE U&'x'"],
+    [
+        "DROP TABLE a CASCADE",
+        "drop schema s  cascade ;",
+        "DROP OWNED BY me",
+        "TRUNCATE /* */ t",
+        "DROP TABLE U&'x'",
+        "ALTER TABLE t DROP a CASCADE",
+        "ALTER TABLE t ADD x int, DROP CONSTRAINT k CASCADE",
+        "ALTER TABLE t /* */ DROP COLUMN a",
+    ],
 )
 def test_what_takes_along_what_nobody_can_list_is_refused(sql: str) -> None:
     with pytest.raises(Usage):

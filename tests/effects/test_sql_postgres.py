@@ -348,3 +348,19 @@ def test_a_driver_that_is_missing_is_named_when_it_is_recorded(
     assert error.value.hints == ("pip install 'reprieve[postgres]'",)
     outcome = undo(ws)
     assert outcome.state == "failed" and "pip install 'reprieve[postgres]'" in outcome.detail
+
+
+@pytest.mark.parametrize(
+    ("column", "written"),
+    [("note text", "'a person wrote this'"), ("note json DEFAULT '{}'", """'{"a": 1}'"""), ("note serial", "7")],
+)
+def test_a_column_in_which_somebody_wrote_since_is_kept(ws: Workspace, db: Database, column: str, written: str) -> None:
+    db.do(f"ALTER TABLE customer ADD COLUMN {column}", "DELETE FROM customer")
+    record(ws, ("ALTER TABLE IF EXISTS public.customer DROP COLUMN IF EXISTS note, ADD COLUMN other int", [], -1))
+    db.do(f"INSERT INTO customer (id, note) VALUES (1, {written})")
+    outcome = undo(ws)
+    assert outcome.state == "conflict" and "1 rows instead of 0" in outcome.detail
+    db.do("DELETE FROM customer", "INSERT INTO customer (id) VALUES (2)" if "serial" not in column else "SELECT 1")
+    assert undo(ws).state == "undone"
+    with pytest.raises(psycopg.errors.UndefinedColumn):
+        db.rows("SELECT note FROM customer")

@@ -9,7 +9,8 @@ All of them in one transaction, and only statements that a ROLLBACK takes back: 
 changes another number of rows than it must (the old values in its WHERE no longer fit, a key was taken, a child hangs
 on the row) undoes nothing: somebody changed it since. Neither does one that takes rows along which it does not name,
 by a foreign key with an action: who wants those gone, too, deletes them by statements before it. `rows` of DROP TABLE
-and TRUNCATE is how many must be in the table (none if it is -1): those that somebody wrote since would go with it.
+and TRUNCATE is how many must be in the table (none if it is -1): those that somebody wrote since would go with it. Of
+ALTER TABLE … DROP COLUMN it is how many must have a value there, other than the column's default.
 And rows that an UPDATE or DELETE still finds afterwards were kept by a trigger, whatever the database counts.
 Sequences, triggers and what a schema change took along are not brought back by statements: `is_exact: false`.
 
@@ -24,7 +25,7 @@ import os
 from reprieve.effects.credentials import is_reference, resolve
 from reprieve.effects.driver import CHANGED, READY, UNCLEAR, Check, Outcome
 from reprieve.effects.sql_guard import left_over
-from reprieve.effects.sql_text import MODULES, emptied, must_be_taken_back, must_fit
+from reprieve.effects.sql_text import MODULES, dropped, emptied, must_be_taken_back, must_fit
 from reprieve.effects.sql_values import decoded, encoded, shown
 from reprieve.errors import Refused, ReprieveError, Usage
 from reprieve.model.effect import CONFLICT, FAILED, MANUAL, UNDONE, UNKNOWN
@@ -147,14 +148,15 @@ class SqlDriver:
         database = _open(inverse, [(sql, values) for sql, values, _ in bound])
         try:
             for sql, values, wanted in bound:
-                tables = emptied(sql)
-                if tables and (held := database.rows_in(tables)) != max(wanted, 0):
+                tables, columns = emptied(sql), dropped(sql)
+                held = database.rows_in(tables) + database.values_in(columns)
+                if (tables or columns) and held != max(wanted, 0):
                     return f"{sql}: there are {held} rows instead of {max(wanted, 0)} in it, written or deleted since"
                 try:
                     rows = database.execute(sql, values)
                 except database.conflicts as e:
                     return f"{self._told(effect, e)}: somebody built on it, or took its place, since"
-                if wanted >= 0 and rows != wanted and not tables:
+                if wanted >= 0 and rows != wanted and not (tables or columns):
                     return f"{sql}: {max(rows, 0)} rows instead of {wanted}, changed since"
                 if along := database.taken_along():
                     return f"{sql}: rows that hang on it ({along}) would be deleted or changed along, built on it since"

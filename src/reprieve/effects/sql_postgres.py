@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 
-from reprieve.effects.sql_text import target
+from reprieve.effects.sql_text import target, what_stays
 from reprieve.errors import Misconfigured, Refused
 
 TYPE_CHECKING = False
@@ -32,6 +32,11 @@ _ACTIONS = """
 _OWN = """
     WITH RECURSIVE own (id) AS (SELECT pg_catalog.to_regclass(%s)::oid
         UNION SELECT inhrelid FROM pg_catalog.pg_inherits JOIN own ON inhparent = id) SELECT id FROM own"""
+# of a column that is computed from others nothing is lost
+_DEFAULT = """
+    SELECT pg_catalog.pg_get_expr(adbin, adrelid) FROM pg_catalog.pg_attribute
+    LEFT JOIN pg_catalog.pg_attrdef ON adrelid = attrelid AND adnum = attnum
+    WHERE attrelid = pg_catalog.to_regclass(%s) AND attname = (pg_catalog.parse_ident(%s))[1] AND attgenerated = ''"""
 _ACTS = ("c", "n", "d")  # cascade, set null, set default
 
 
@@ -132,6 +137,18 @@ class Postgres:
             if self._ask("SELECT pg_catalog.to_regclass(%s)", (name,)) != [(None,)]:
                 self._db.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
                 rows += self.count(f"SELECT pg_catalog.count(*) FROM {name}", ())
+        return rows
+
+    def values_in(self, columns: Sequence[tuple[str, str]]) -> int:
+        """How many rows have something else than the default in these columns; nobody can write there any more."""
+        rows = 0
+        for table, column in columns:
+            for (default,) in self._ask(_DEFAULT, (table, column)):
+                usual = default if default and not what_stays(default) else "NULL"
+                self._db.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+                # as text: JSON can't be compared
+                query = f"SELECT pg_catalog.count(*) FROM {table} WHERE {column}::text IS DISTINCT FROM ({usual})::text"
+                rows += self.count(query, ())
         return rows
 
     def count(self, query: str, values: tuple[object, ...]) -> int:

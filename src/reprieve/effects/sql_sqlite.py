@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 
-from reprieve.effects.sql_text import emptied
+from reprieve.effects.sql_text import bare, emptied
 from reprieve.errors import Usage
 
 TYPE_CHECKING = False
@@ -74,6 +74,18 @@ class Sqlite:
             except sqlite3.OperationalError as e:
                 if "no such table" not in str(e):
                     raise
+        return rows
+
+    def values_in(self, columns: Sequence[tuple[str, str]]) -> int:
+        """How many rows have something else than the default in these columns."""
+        rows = 0
+        for table, column in columns:
+            names = (bare(table), bare(column))
+            found = self._db.execute(
+                "SELECT dflt_value FROM pragma_table_info(?) WHERE lower(name) = ?", names
+            ).fetchone()
+            default = (found[0] if found else None) or "NULL"
+            rows += self.count(f"SELECT count(*) FROM {table} WHERE {column} IS NOT ({default})", ())
         return rows
 
     def count(self, query: str, values: tuple[object, ...]) -> int:

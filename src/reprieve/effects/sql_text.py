@@ -23,6 +23,10 @@ _EMPTIES = re.compile(
     rf"(?is)\s*(?:drop\s+table(?:\s+if\s+exists)?|truncate(?:\s+table)?(?:\s+only)?)\s+{_NAMES}"
     r"(?:\s+(?:restart|continue)\s+identity)?(?:\s+restrict)?\s*;?\s*"
 )
+_ALTER = re.compile(
+    rf"(?is)\s*alter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?(?P<table>{NAME})(?:\s*\*)?\s+(?P<actions>.+?)\s*;?\s*"
+)
+_DROPS = re.compile(rf"(?is)drop\s+(?:column\s+)?(?:if\s+exists\s+)?(?P<column>{_PART})(?:\s+restrict)?")
 _TARGET = re.compile(rf"(?is)\s*(?:delete\s+from|update|insert\s+into|merge\s+into)\s+(?:only\s+)?({NAME})")
 # What a function does that no ROLLBACK takes back: sequences, locks of a session, other connections, files, messages
 _STAYS = re.compile(
@@ -39,7 +43,7 @@ def must_be_taken_back(sql: str, module: str) -> None:
     # psycopg runs several at once, and a COMMIT may be among them; sqlite3 refuses that itself
     if module != "sqlite3" and ";" in sql.rstrip().removesuffix(";"):
         raise Usage(f"{sql}: a ';' may begin another statement", hints=["give statements one by one, and values apart"])
-    if module != "sqlite3" and (stays := _what_stays(plain)):
+    if module != "sqlite3" and (stays := what_stays(plain)):
         raise Usage(
             f"{sql}: what {stays}() does stays when it is rolled back, so it can't be tried first",
             hints=["a sequence is set by ALTER SEQUENCE name RESTART WITH n"] if stays == "setval" else [],
@@ -48,14 +52,12 @@ def must_be_taken_back(sql: str, module: str) -> None:
         if "--" in plain or "/*" in plain:
             raise Usage(f"{sql}: what this drops can't be read", hints=["leave the comment out"])
         if plain.startswith("drop owned") or re.search(r"\bcascade\s*;?$", plain):
-            raise Usage(
-                f"{sql}: this takes along what others build on it",
-                hints=["name each thing that the change made in a statement of its own, without CASCADE"],
-            )
+            raise _takes_along(sql)
     emptied(sql)
+    dropped(sql)
 
 
-def _what_stays(plain: str) -> str:
+def what_stays(plain: str) -> str:
     """The function whose work stays, "" if none is called. As a DEFAULT of a column nextval() is only written down."""
     found = [match[1] for match in _STAYS.finditer(re.sub(r"'(?:[^']|'')*'", "''", plain))]
     is_schema = plain.startswith(("create ", "alter "))
@@ -89,6 +91,41 @@ def emptied(sql: str) -> list[str]:
     if found is None:
         raise Usage(f"{sql}: which tables this takes can't be read", hints=["DROP TABLE name, or TRUNCATE name"])
     return re.findall(NAME, found["names"])
+
+
+def dropped(sql: str) -> list[tuple[str, str]]:
+    """(table, column) of what ALTER TABLE drops, as they are written in it: its values go with it."""
+    plain = " ".join(sql.lower().split())
+    if not plain.startswith("alter table") or "drop" not in plain:
+        return []
+    found = _ALTER.fullmatch(sql)
+    if found is None or "--" in plain or "/*" in plain:
+        raise Usage(f"{sql}: what this drops can't be read", hints=["ALTER TABLE name DROP COLUMN name"])
+    columns = []
+    for action in map(str.strip, found["actions"].split(",")):
+        first, second, *_ = [*action.lower().split(), "", ""]
+        if first != "drop":
+            continue
+        if action.lower().endswith("cascade"):
+            raise _takes_along(sql)
+        if second != "constraint":
+            column = _DROPS.fullmatch(action)
+            if column is None:
+                raise Usage(f"{sql}: what this drops can't be read", hints=["ALTER TABLE name DROP COLUMN name"])
+            columns.append((found["table"], column["column"]))
+    return columns
+
+
+def _takes_along(sql: str) -> Usage:
+    return Usage(
+        f"{sql}: this takes along what others build on it",
+        hints=["name each thing that the change made in a statement of its own, without CASCADE"],
+    )
+
+
+def bare(name: str) -> str:
+    """The last part of a name, without quotes and in lower case."""
+    return str(re.findall(_PART, name)[-1]).strip('"`[]').lower()
 
 
 def target(sql: str) -> str:
