@@ -83,7 +83,9 @@ def test_bad_case_30_bcc_is_stripped_also_when_folded(field: bytes) -> None:
     raw = b"From: a@x.org\r\nTo: b@y.org\r\n" + field + b"\r\nSubject: s\r\n\r\nBcc: in the body stays\r\n"
     letter = adopt(raw)
     head, _, body = letter.data.partition(b"\r\n\r\n")
-    assert b"bcc" not in head.lower() and b"@x.org" in head and head.count(b"\n ") == 0 and b"\n\t" not in head
+    names = [line.partition(b":")[0].lower() for line in head.splitlines()]  # a Message-ID may hold any letters
+    assert not any(b"bcc" in name for name in names)
+    assert b"@x.org" in head and head.count(b"\n ") == 0 and b"\n\t" not in head
     assert body == b"Bcc: in the body stays\r\n"
     if not field.startswith(b"Resent"):
         assert "h@x.org" in letter.rcpt
