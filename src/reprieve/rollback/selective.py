@@ -18,6 +18,7 @@ from reprieve.rollback import repository
 from reprieve.rollback.chains import Chain, Link, is_same
 from reprieve.rollback.databases import find_parts, take_out_whole, with_rights
 from reprieve.rollback.decided import Decided, Tools
+from reprieve.rollback.last_copy import came, content, displaced, stranded, went
 from reprieve.rollback.lineages import Lineage, lineages
 from reprieve.rollback.repository import repository_of
 from reprieve.rollback.takeout import BOTH, KEEP, MERGE, THEIRS, Outcome, take_out
@@ -46,6 +47,7 @@ def decide(
     work.displaced()
     work.unselected()
     work.parents()
+    work.stranded()
     found = work.settle()
     if selects is not None:
         found = found.replace(
@@ -66,11 +68,11 @@ def _needed(chains: Mapping[bytes, Chain], selects: Callable[[bytes], bool]) -> 
         if repository_of(path):
             continue  # one thing: all of it is decided, or nothing
         for link in chain.links:
-            for content in filter(None, (_came(link), _went(link))):
-                holders.setdefault((id(link.span), content), []).append(path)
+            for one in filter(None, (came(link), went(link))):
+                holders.setdefault((id(link.span), one), []).append(path)
     new = set(found)
     while new:
-        keys = {(id(link.span), _came(link)) for path in new for link in chains[path].links}
+        keys = {(id(link.span), came(link)) for path in new for link in chains[path].links}
         above = {at for path in new for at in _above(path)} & chains.keys()
         new = {path for key in keys for path in holders.get(key, ())}
         new |= {at for at in above if not _is_dir(chains[at].now) and _was_dir(chains[at])}
@@ -173,7 +175,7 @@ class _Work:
     def _is_renamed(self, gone: Link) -> bool:
         """Whether the file that this link took away came up under another name."""
         return any(
-            link.span is gone.span and link.before is None and _content(link.after) == _content(gone.before) != b""
+            link.span is gone.span and link.before is None and content(link.after) == content(gone.before) != b""
             for chain in self.chains.values()
             for link in chain.links
         )
@@ -299,31 +301,29 @@ class _Work:
                 self.outcomes[path] = self._take_out(chain)
 
     def displaced(self) -> None:
-        """A file whose bytes went to another name while something else took its own: copied, or moved? Nobody can tell.
+        """If its old name does not get its bytes back, the new one must not lose them."""
+        self._hold(displaced(self.chains, self.outcomes, self.births))
 
-        If its old name does not get them back, the new one must not lose them.
-        """
-        going: dict[tuple[int, bytes], bytes] = {}
-        for path, outcome in self.outcomes.items():
-            chain = self.chains[path]
-            if outcome.entry is not None or chain.now is None or not chain.links or outcome.conflict:
-                continue
-            born = self.births.get(path) or chain.links[0]
-            if born.before is None and born.after is not None and born.after.kind == FILE and born.after.size:
-                going[id(born.span), born.after.content] = path
-        for source, chain in self.chains.items() if going else ():
-            there = self.outcomes[source]
-            if not there.conflict and there.entry is not None:
-                continue
-            for link in chain.links:
-                before, after = link.before, link.after
-                if before is None or after is None or before.content == after.content or repository_of(source):
-                    continue
-                holder = going.get((id(link.span), before.content))
-                if holder is not None:
-                    reason = f"holds what was at {os.fsdecode(source)}"
-                    self.outcomes[holder] = Outcome(self.chains[holder].now, reason)
-                    self.lineages[holder] = self.chains[holder], self._others(chain.links)
+    def stranded(self) -> None:
+        """The same where there is no room at the old name, or what is there is kept."""
+        staying = {
+            content(self.outcomes[path].entry if self._is_moved(path) else chain.now)
+            for path, chain in self.chains.items()
+        }
+        self._hold(list(stranded(self.chains, self._is_moved, self._is_left_out, staying)))
+
+    def _hold(self, found: list[tuple[bytes, bytes]]) -> None:
+        for holder, source in found:
+            reason = f"holds what was at {os.fsdecode(source)}"
+            self.outcomes[holder] = Outcome(self.chains[holder].now, reason)
+            self.lineages[holder] = self.chains[holder], self._others(self.chains[source].links)
+
+    def _is_left_out(self, path: bytes) -> bool:
+        """Whether what was there before somebody who is taken back does not come back."""
+        if path in self.homeless:
+            return True
+        is_kept = bool(self.outcomes[path].conflict) and self.choices.on_conflict in (KEEP, BOTH)
+        return is_kept and (self.chains[path].now is not None or not self._has_room(path))
 
     def unselected(self) -> None:
         """A selected file may hold what was at a name that is not selected, and so does not get it back.
@@ -334,17 +334,17 @@ class _Work:
         staying: set[bytes] = set()
         for path, chain in self.chains.items():
             stays = self.outcomes[path].entry if self._is_moved(path) else chain.now
-            staying.add(_content(stays))
+            staying.add(content(stays))
             for link in chain.links if not self.selects(path) else ():
-                left.setdefault((id(link.span), _went(link)), []).append(path)
+                left.setdefault((id(link.span), went(link)), []).append(path)
         for path in [path for path in self.chains if self._is_moved(path)] if left else ():
-            came = [link for link in self.chains[path].links if _came(link) and _came(link) not in staying]
+            links = [link for link in self.chains[path].links if came(link) and came(link) not in staying]
             sources: dict[bytes, None] = {}
-            while came:
-                link = came.pop()
-                new = [at for at in left.get((id(link.span), _came(link)), ()) if at not in sources]
+            while links:
+                link = links.pop()
+                new = [at for at in left.get((id(link.span), came(link)), ()) if at not in sources]
                 sources.update(dict.fromkeys(new))
-                came += [link for at in new for link in self.chains[at].links if _came(link)]
+                links += [link for at in new for link in self.chains[at].links if came(link)]
             lost = next((at for at in sources if self._is_wanted(at)), None)
             if lost is not None:
                 reason = f"holds what was at {os.fsdecode(lost)}, which is not selected"
@@ -395,15 +395,17 @@ class _Work:
                 continue  # without a place to come back to it is named
             above = min(missing, key=len)  # what is below is gone with it
             there = self.outcomes[above]
-            if path in self.homes:
-                self.outcomes[self.homes[path]] = outcome  # with its directory gone it stays where it is
+            newest = self.homes.get(path)
+            is_elsewhere = newest is not None and self.outcomes[newest].entry is None
+            if newest is not None and is_elsewhere:
+                self.outcomes[newest] = outcome  # with its directory gone it stays where it is
             if there.conflict:
                 self.outcomes[path] = Outcome(None, f"something else is now at {os.fsdecode(above)}")
             else:
                 self.outcomes[path] = Outcome(None)
                 word = "deleted" if there.entry is None else "replaced"
                 self.reasons[path] = f"its directory was {word} by {self._stayers(self.chains[above])}"
-                if not _is_dir(outcome.entry):
+                if not _is_dir(outcome.entry) and not is_elsewhere:
                     self.homeless.add(path)
         for path in order:
             outcome = self.outcomes[path]
@@ -544,20 +546,6 @@ class _Work:
 
     def _actor(self, chain: Chain) -> str:
         return ",".join(dict.fromkeys(link.actor for link in chain.links if not self.is_taken(link))) or "unknown"
-
-
-def _came(link: Link) -> bytes:
-    """The content of a file that is new at this path, b"" if there is none."""
-    return _content(link.after) if _content(link.after) != _content(link.before) else b""
-
-
-def _went(link: Link) -> bytes:
-    """The content of a file that is no longer at this path, b"" if there is none."""
-    return _content(link.before) if _content(link.after) != _content(link.before) else b""
-
-
-def _content(entry: Entry | None) -> bytes:
-    return entry.content if entry is not None and entry.kind == FILE and entry.size and not entry.gap else b""
 
 
 def _is_dir(entry: Entry | None) -> bool:
