@@ -63,3 +63,19 @@ def test_a_conflict_that_is_kept_at_the_old_name_keeps_the_new_one(
     assert {"d/mine", "src/util.py"} <= kept
     assert "src/util.py" in holders(project) and (project / "d/mine").read_text() == "something else\n"
     assert not (project / "made").exists()
+
+
+def test_what_a_person_made_where_an_agent_moved_from_and_deleted_later_is_not_replaced(
+    cli: Cli, project: Path
+) -> None:
+    """Deleted by the one and made again by the other: a conflict, whatever it was called in between."""
+    (project / "text").write_text("theirs\n")
+    start = cli("checkpoint", "--json").json["checkpoint"]["id"]
+    agent(cli, "mv text moved", "one")
+    agent(cli, "rm moved", "two")
+    (project / "text").write_text(MINE)
+    refused = cli("rollback", start, "--json", check=False)
+    assert refused.code == 4 and refused.json["error"]["conflicts"] == ["text"]
+    for choice in ("keep", "merge", "both"):
+        cli("rollback", start, "--on-conflict", choice)
+        assert "text" in holders(project)

@@ -199,7 +199,8 @@ class _Work:
             elif not all(taken):
                 self._renamed(file)
             elif home != newest and file.ends[at] + 1 < len(self.chains[home].links):
-                self._settle_in(file, self._take_out(file.chain), at)
+                if self._is_free(file, at):  # else it is a name that one deleted and another made again, as any other
+                    self._settle_in(file, self._take_out(file.chain), at)
             elif is_there:
                 self.homes[home] = newest
                 self.reasons[newest] = f"moved from {os.fsdecode(home)}, which it can't go back to"
