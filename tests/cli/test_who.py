@@ -445,8 +445,9 @@ def test_only_leaves_a_person_their_file_where_a_directory_was(cli: Cli, project
     agent(cli, "rm d/a")
     (project / "d").rmdir()
     (project / "d").write_text("mine\n")
-    report = cli("rollback", "start", "--only", "d/a", "--json").json["report"]
-    assert [(kept["path"], kept["reason"]) for kept in report["kept"]] == [("d/a", "its directory was replaced by you")]
+    result = cli("rollback", "start", "--only", "d/a", "--json", check=False)
+    (left,) = result.json["report"]["not_undone"]
+    assert result.code == 6 and left["path"] == "d/a" and left["reason"].startswith("its directory was replaced by you")
     assert (project / "d").read_text() == "mine\n"
 
 
@@ -524,8 +525,13 @@ def test_a_file_that_cannot_come_back_because_of_what_a_person_put_there_is_name
     (project / "d/sub/mine").write_text("my notes")
     agent(cli, "rm -r d", "two")
     (project / "d").write_text("later")
-    kept = {k["path"]: k["reason"] for k in cli("rollback", start, "--json").json["report"]["kept"]}
-    assert kept["d/sub/mine"] == "its directory was replaced by you" and (project / "d").read_text() == "later"
+    result = cli("rollback", start, "--json", check=False)
+    (left,) = result.json["report"]["not_undone"]
+    assert result.code == 6 and left["path"] == "d/sub/mine" and (project / "d").read_text() == "later"
+    assert left["reason"].startswith("its directory was replaced by you; to have it back: move d away, then")
+    (project / "d").unlink()
+    cli(*left["reason"].rpartition("then reprieve ")[2].split())
+    assert (project / "d/sub/mine").read_text() == "my notes"
 
 
 @pytest.mark.parametrize("choice", ["keep", "both"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support import Cli
+from support.tree import fingerprint
 
 MINE = "a line of the person's\n"
 
@@ -79,3 +80,80 @@ def test_what_a_person_made_where_an_agent_moved_from_and_deleted_later_is_not_r
     for choice in ("keep", "merge", "both"):
         cli("rollback", start, "--on-conflict", choice)
         assert "text" in holders(project)
+
+
+@pytest.mark.parametrize("verb", ["rollback", "undo"])
+@pytest.mark.parametrize("person", ["rmdir", "rename", "rmtree"])
+def test_what_an_agent_deleted_comes_back_with_its_folder_that_a_person_removed(
+    cli: Cli, project: Path, verb: str, person: str
+) -> None:
+    """The person removed what was left of it, and not these files. What they did to the others stays."""
+    (project / "d/e").mkdir(parents=True)
+    (project / "d/e/mine").write_text(MINE)
+    (project / "d/e").chmod(0o750)
+    if person != "rmdir":
+        (project / "d/other").write_text("other\n")
+    start = cli("checkpoint", "--json").json["checkpoint"]["id"]
+    agent(cli, "rm d/e/mine; chmod 700 d/e; echo x > made")
+    if person == "rename":
+        (project / "d").rename(project / "d2")
+    else:
+        (project / "d/other").unlink(missing_ok=True)
+        (project / "d/e").rmdir()
+        (project / "d").rmdir()
+    before = fingerprint(project)
+    cli(*((verb, start) if verb == "rollback" else (verb, "step:agent")))
+    assert holders(project) == ["d/e/mine"] and (project / "d/e").stat().st_mode & 0o777 == 0o750
+    assert not (project / "made").exists() and not (project / "d/other").exists()
+    assert (project / "d2/other").exists() == (person == "rename")
+    cli("redo")
+    assert fingerprint(project) == before
+
+
+def test_an_empty_folder_of_a_removed_folder_comes_back(cli: Cli, project: Path) -> None:
+    (project / "d/e").mkdir(parents=True)
+    start = cli("checkpoint", "--json").json["checkpoint"]["id"]
+    agent(cli, "rmdir d/e")
+    (project / "d").rmdir()
+    cli("rollback", start)
+    assert (project / "d/e").is_dir()
+
+
+def test_what_was_moved_onto_another_file_goes_back_into_a_folder_that_a_person_renamed(
+    cli: Cli, project: Path, start: str
+) -> None:
+    """Both come back: the person's file into its folder, and what it had been put over."""
+    before = (project / "src/util.py").read_text()
+    agent(cli, "rm src/util.py; mv d/mine src/util.py")
+    (project / "d").rename(project / "renamed")
+    cli("rollback", start)
+    assert holders(project) == ["d/mine"] and (project / "src/util.py").read_text() == before
+
+
+def test_what_was_moved_goes_home_if_its_removed_folder_comes_back_for_another(cli: Cli, project: Path) -> None:
+    (project / "d").mkdir()
+    (project / "d/a").write_text(MINE)
+    (project / "d/z").write_text("z\n")
+    start = cli("checkpoint", "--json").json["checkpoint"]["id"]
+    agent(cli, "mv d/a src/a; rm d/z")
+    (project / "d").rmdir()
+    cli("rollback", start)
+    assert holders(project) == ["d/a"] and (project / "d/z").read_text() == "z\n"
+
+
+def test_what_an_agent_deleted_is_named_where_its_folder_is_something_else_now(
+    cli: Cli, project: Path, start: str
+) -> None:
+    """Not undone, with what brings it back."""
+    agent(cli, "rm d/mine; echo x > made")
+    (project / "d").rmdir()
+    (project / "d").write_text("something else\n")
+    result = cli("rollback", start, "--json", check=False)
+    assert result.code == 6 and not (project / "made").exists()
+    (left,) = result.json["report"]["not_undone"]
+    command = f"reprieve revert d/mine --to {start}"
+    way = f"to have it back: move d away, then {command}"
+    assert left == {"path": "d/mine", "reason": f"its directory was replaced by you; {way}"}
+    (project / "d").rename(project / "moved")
+    cli(*command.split()[1:])
+    assert holders(project) == ["d/mine"] and (project / "moved").read_text() == "something else\n"

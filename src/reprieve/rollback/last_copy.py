@@ -1,4 +1,6 @@
-"""Find names that hold the last copy of something whose own name does not get it back: there it must not go. Pure.
+"""What becomes of files that have no place to go back to. Pure.
+
+A name that holds the last copy of what another one does not get back must not lose it:
 
 agent   mv -f lib/f src/c         lib/f: X → –      src/c: C → X
 person  puts a file at lib        lib/f can't come back: src/c must keep X, and not become C again
@@ -6,7 +8,10 @@ person  puts a file at lib        lib/f can't come back: src/c must keep X, and 
 
 from __future__ import annotations
 
+import os
+
 from reprieve.model.entry import FILE, Entry
+from reprieve.rollback.chains import is_same
 from reprieve.rollback.repository import repository_of
 
 TYPE_CHECKING = False
@@ -92,3 +97,18 @@ def stranded(
         lost = next(filter(is_left_out, sources), None)
         if lost is not None:
             yield path, lost
+
+
+def how_to_have(chain: Chain, wanted: Entry, *, instead: bytes, target: str) -> str:
+    """What a person types who wants a file back where its folder is something else now; "" if nobody knows."""
+    from shlex import quote
+
+    states = [
+        (chain.then, target),
+        *((link.after, link.span.entry.id if link.span.entry else "") for link in chain.links),
+    ]
+    at = next((id for entry, id in reversed(states) if id and is_same(entry, wanted)), "")
+    if not at:
+        return ""
+    path, other = quote(os.fsdecode(chain.path)), quote(os.fsdecode(instead))
+    return f"; to have it back: move {other} away, then reprieve revert {path} --to {at}"

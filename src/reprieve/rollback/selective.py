@@ -18,7 +18,7 @@ from reprieve.rollback import repository
 from reprieve.rollback.chains import Chain, Link, is_same
 from reprieve.rollback.databases import find_parts, take_out_whole, with_rights
 from reprieve.rollback.decided import Decided, Tools
-from reprieve.rollback.last_copy import came, content, displaced, stranded, went
+from reprieve.rollback.last_copy import came, content, displaced, how_to_have, stranded, went
 from reprieve.rollback.lineages import Lineage, lineages
 from reprieve.rollback.repository import repository_of
 from reprieve.rollback.takeout import BOTH, KEEP, MERGE, THEIRS, Outcome, take_out
@@ -95,7 +95,7 @@ class _Work:
         self.chains = chains if selects is None else _needed(chains, selects)
         self.selects = selects or (lambda path: True)
         self.is_taken, self.choices, self.tools, self.target = is_taken, choices, tools, target
-        self.homeless: set[bytes] = set()  # should come back, and has no directory to be in
+        self.homeless: dict[bytes, str] = {}  # should come back, and has no directory to be in: how to have it
         self.beside: set[bytes] = set()
         self.outcomes: dict[bytes, Outcome] = {}
         self.left: list[Gap] = []
@@ -376,9 +376,13 @@ class _Work:
         return take_out(chain, self.is_taken, read=tools.read, make=tools.make, whose=tools.whose)
 
     def parents(self) -> None:
-        """What should come back needs a directory to be in."""
+        """What should come back needs a directory to be in: it comes back too, whoever removed it.
+
+        But for what was moved away from there: that has a place, and stays there if nothing else needs the folder.
+        """
         order = sorted(self.outcomes, key=lambda p: p.count(b"/"))
-        for path in order:
+        moved = {at for home in self.homes for at in (home, *_above(home))}
+        for path in sorted(order, key=lambda p: p in moved):
             outcome, chain = self.outcomes[path], self.chains[path]
             is_left = bool(outcome.conflict) and self.choices.on_conflict not in (KEEP, BOTH)
             if is_left or outcome.entry is None or chain.now is not None:
@@ -386,9 +390,12 @@ class _Work:
             missing = [at for at in _above(path) if at in self.outcomes and not _is_dir(self.outcomes[at].entry)]
             if not missing:
                 continue
-            needed = {at: self._made_and_removed(at) for at in missing}
-            if all(needed.values()):
-                for at, entry in needed.items():  # what somebody else had put there needs it
+            newest = self.homes.get(path)
+            is_elsewhere = newest is not None and self.outcomes[newest].entry is None
+            can_stay = is_elsewhere or (path in moved and newest is None)
+            needed = {at: self._folder(at) for at in missing}
+            if all(needed.values()) and (not can_stay or all(map(self._made_and_removed, missing))):
+                for at, entry in needed.items():
                     self.outcomes[at] = Outcome(entry)
                     self.reasons[at] = "holds something that stays"
                 continue
@@ -396,8 +403,6 @@ class _Work:
                 continue  # without a place to come back to it is named
             above = min(missing, key=len)  # what is below is gone with it
             there = self.outcomes[above]
-            newest = self.homes.get(path)
-            is_elsewhere = newest is not None and self.outcomes[newest].entry is None
             if newest is not None and is_elsewhere:
                 self.outcomes[newest] = outcome  # with its directory gone it stays where it is
             if there.conflict:
@@ -407,7 +412,7 @@ class _Work:
                 word = "deleted" if there.entry is None else "replaced"
                 self.reasons[path] = f"its directory was {word} by {self._stayers(self.chains[above])}"
                 if not _is_dir(outcome.entry) and not is_elsewhere:
-                    self.homeless.add(path)
+                    self.homeless[path] = how_to_have(chain, outcome.entry, instead=above, target=self.target)
         for path in order:
             outcome = self.outcomes[path]
             if not outcome.conflict and outcome.entry is not None and outcome.entry.kind != DIR:
@@ -423,15 +428,28 @@ class _Work:
                     self.outcomes[above] = Outcome(self.chains[above].now)
                     self.reasons[above] = "holds something that stays"
 
-    def _made_and_removed(self, path: bytes) -> Entry | None:
-        """A directory that goes, if it was made, and removed where it is gone, by none but who is taken back."""
-        chain = self.chains[path]
-        if self.outcomes[path].conflict or self.outcomes[path].entry is not None:
+    def _folder(self, path: bytes) -> Entry | None:
+        """A directory that goes or is gone, as it was last; None if something else stays there."""
+        chain, outcome = self.chains[path], self.outcomes[path]
+        if outcome.conflict or outcome.entry is not None:
             return None
-        if not all(self.is_taken(link) for link in chain.links if _is_dir(link.before) != _is_dir(link.after)):
+        if _is_dir(chain.now):
+            return chain.now
+        if chain.now is not None and (chain.now.gap or not (self.selects(path) or self._made_and_removed(path))):
             return None
-        states = (chain.now, *(link.before for link in reversed(chain.links)))
-        return next((entry for entry in states if _is_dir(entry)), None)
+        last = max((n for n, link in enumerate(chain.links) if _is_dir(link.before)), default=-1)
+        if last < 0:
+            return None
+        until = Chain(path, chain.then)
+        for link in chain.links[:last]:
+            until.add(link)
+        found = self._take_out(until)  # not with the rights that an agent gave it
+        return found.entry if _is_dir(found.entry) and not found.conflict else chain.links[last].before
+
+    def _made_and_removed(self, path: bytes) -> bool:
+        """Whether a directory was made, and removed where it is gone, by none but who is taken back."""
+        links = self.chains[path].links
+        return all(self.is_taken(link) for link in links if _is_dir(link.before) != _is_dir(link.after))
 
     def _make_way(self, path: bytes) -> None:
         """Something else than a directory should be where one is now: not while somebody's file is in it."""
@@ -456,10 +474,14 @@ class _Work:
             chain = self.chains[path]
             if outcome.conflict:
                 self._settle_conflict(chain, outcome, differences, conflicts, kept, merged)
+            elif path in self.homeless:
+                self.staying.add(_parent(path))
+                if self.selects(path):
+                    self.left.append(Gap(path, self.reasons[path] + self.homeless[path]))
             elif is_same(chain.then, chain.now) and chain.then != chain.now:
                 times.append(chain)
             elif is_same(outcome.entry, chain.now):
-                if classify(chain.then, chain.now) or path in self.homeless:
+                if classify(chain.then, chain.now):
                     self._keep(chain, kept, repositories)
             else:
                 differences.append((path, outcome.entry, chain.now))
