@@ -72,7 +72,8 @@ def _move(rnd: random.Random) -> Step:
 
 def _edit(rnd: random.Random, who: str) -> Step:
     kinds = ("replace", "insert", "delete line", "append", "rewrite", "create", "delete", "rename", "delete folder")
-    kind = rnd.choices(kinds, (8, 5, 4, 2, 1, 3, 2, 2, 0.4))[0]
+    more = ("remove empty folders", "rename over")
+    kind = rnd.choices(kinds + more, (8, 5, 4, 2, 1, 3, 2, 2, 0.4, 0.8, 0.3))[0]
     return ("edit", who, kind, rnd.randrange(1000), rnd.randrange(1000), rnd.randrange(1, 4))
 
 
@@ -170,6 +171,10 @@ class Play:
         if kind == "create":
             if not path.exists() and self._is_possible(path):
                 self._write(name, [self._line(author) for _ in range(many * 2)])
+        elif kind == "remove empty folders":
+            for folder, _, _ in os.walk(self.root, topdown=False):
+                if folder != str(self.root) and not os.listdir(folder):
+                    os.rmdir(folder)
         elif files:
             self._change(kind, files[a % len(files)], b, many, author)
         for line in before - set(_flat(self.lines())):
@@ -190,11 +195,19 @@ class Play:
         elif kind == "rewrite":
             lines = [line if n % 4 == 0 else self._line(author) for n, line in enumerate(lines)]
         elif kind == "delete":
+            self.is_plain &= bool(lines)  # no line tells that somebody wanted an empty file gone
             path.unlink()
             return
         elif kind == "delete folder":
             if "/" in name:
+                self.is_plain &= all(self.lines().values())
                 shutil.rmtree(path.parent)
+            return
+        elif kind == "rename over":
+            target = self.root / NAMES[at % len(NAMES)]
+            if target.is_file() and target != path:
+                path.replace(target)
+                self.is_plain = False  # whose lines are there is known, and not where they should be
             return
         else:
             target = self.root / NAMES[at % len(NAMES)]
