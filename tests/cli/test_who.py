@@ -99,7 +99,8 @@ def test_the_same_lines_are_a_conflict_and_nothing_is_touched(cli: Cli, project:
 def test_a_conflict_is_settled_as_chosen(cli: Cli, project: Path, start: str, choice: str, expected: str) -> None:
     agent(cli, "sed -i 3s/.*/agent/ text; echo x > made")
     put(project / "text", 3, "mine")
-    cli("rollback", start, "--on-conflict", choice)
+    code = cli("rollback", start, "--on-conflict", choice, check=False).code
+    assert code == (6 if choice == "merge" else 0)
     assert line(project / "text", 3) == expected
     assert not (project / "made").exists()
     beside = project / f"text.checkpoint-{start}"
@@ -109,6 +110,25 @@ def test_a_conflict_is_settled_as_chosen(cli: Cli, project: Path, start: str, ch
     if choice == "merge":
         text = (project / "text").read_text()
         assert "mine\n=======\nline 3\n>>>>>>> before run:agent\n" in text
+
+
+@pytest.mark.parametrize("verb", ["rollback", "undo"])
+def test_conflict_markers_are_named(cli: Cli, project: Path, start: str, verb: str) -> None:
+    """The file is for the person to decide: so says the plan, the report, and the exit code."""
+    agent(cli, "sed -i 3s/.*/agent/ text")
+    put(project / "text", 3, "mine")
+    command = (verb, start if verb == "rollback" else "step:agent", "--on-conflict", "merge")
+    reason = "changed by run:agent and by you in the same lines; both sides stand in it, between conflict markers"
+    plan = cli(*command, "--dry-run", "--json").json["plan"]
+    assert [a["reason"] for a in plan["actions"] if a["path"] == "text"] == [reason] and plan["conflicts"] == []
+    before = len(cli("log", "--all", "--json").json["entries"])
+    result = cli(*command, "--json", check=False)
+    (conflict,) = result.json["report"]["conflicts"]
+    assert result.code == 6 and (conflict["path"], conflict["reason"]) == ("text", reason)
+    assert "text" in result.json["report"]["restored"] and line(project / "text", 3) == "<<<<<<< you"
+    assert len(cli("log", "--all", "--json").json["entries"]) == before + 2  # what was there, and the move
+    cli("redo")
+    assert f"! text: for you to decide, {reason}" in cli(*command, check=False).out
 
 
 def test_redo_after_a_merge_brings_both_back(cli: Cli, project: Path, start: str) -> None:

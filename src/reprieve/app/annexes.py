@@ -351,6 +351,7 @@ def _added(report: Report, more: Report, annex: Annex) -> Report:
         deleted=(*report.deleted, *map(at, more.deleted)),
         kept=(*report.kept, *(k.replace(path=at(k.path)) for k in more.kept)),
         conflicts=(*report.conflicts, *(c.replace(path=at(c.path)) for c in more.conflicts)),
+        marked=(*report.marked, *(c.replace(path=at(c.path)) for c in more.marked)),
         not_undone=(*report.not_undone, *(g.replace(path=at(g.path)) for g in more.not_undone)),
         held_open=(*report.held_open, *(g.replace(path=at(g.path)) for g in more.held_open)),
     )

@@ -268,6 +268,7 @@ class Moves:
             revived=decided.revived,
             left=decided.left,
             merged=decided.merged,
+            marked=decided.marked,
             contents=tuple(self.contents.items()),
             of=of,
             dependants=dependants,

@@ -70,7 +70,7 @@ class TakenBack(Value):
         lines += [f"- {_text(path)}: deleted, as it was not there before" for path in report.deleted]
         lines += [f"- {e.description or e.id}: {e.state}" for e in report.effects if e.is_undone]
         left = [f"- {e.description or e.id}: {e.state}: {e.detail}" for e in report.effects if not e.is_undone]
-        left += [f"- {_text(conflict.path)}: {conflict.reason}" for conflict in report.conflicts]
+        left += [f"- {_text(conflict.path)}: {conflict.reason}" for conflict in (*report.conflicts, *report.marked)]
         left += [f"- {_text(gap.path)}: {gap.reason}" for gap in report.not_undone]
         kept = [f"- {_text(kept.path)}: {kept.reason}" for kept in report.kept]
         if len(lines) == 1 + bool(self.why) and not left:

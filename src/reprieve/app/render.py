@@ -149,7 +149,7 @@ def report_json(report: Report) -> Json:
         "restored": [path_text(path) for path in report.restored],
         "deleted": [path_text(path) for path in report.deleted],
         "kept": [kept_json(kept) for kept in report.kept],
-        "conflicts": [conflict_json(conflict) for conflict in report.conflicts],
+        "conflicts": [conflict_json(conflict) for conflict in (*report.conflicts, *report.marked)],
         "effects": [effect_outcome_json(effect) for effect in report.effects],
         "not_undone": [gap_json(gap) for gap in report.not_undone],
         "held_open": [gap_json(gap) for gap in report.held_open],

@@ -102,6 +102,8 @@ def show_report(plan: Plan, report: Report, out: Terminal, words: Words, *, is_p
     _left(report.kept, report.not_undone, out)
     for conflict in report.conflicts:
         out.line(f"  ! {humane.path(conflict.path)}: left as it is, {humane.safe(conflict.reason)}", "red")
+    for conflict in report.marked:
+        out.line(f"  ! {humane.path(conflict.path)}: for you to decide, {humane.safe(conflict.reason)}", "red")
     parts = [humane.count(len(report.restored), "path") + " restored"]
     if report.deleted:
         parts.append(f"{len(report.deleted):,} deleted")

@@ -40,6 +40,7 @@ class Action(Value):
     actor: str = "unknown"
     reason: str = ""
     database: bytes = b""  # the one that it is a part of, if more than one part of it moves: all of them, or none
+    is_marked: bool = False  # what it writes has conflict markers, for a person to decide
     is_index: bool = False  # of such a database's log: made again by whoever opens it, so nothing depends on what it is
 
 
@@ -121,6 +122,7 @@ class Report(Value):
     safety_checkpoint: str = ""
     redo: str = ""  # the command that takes it back
     effects: tuple[EffectOutcome, ...] = ()
+    marked: tuple[Conflicted, ...] = ()  # written with conflict markers: a person has to decide; conflicts in the JSON
     held_open: tuple[Gap, ...] = ()  # taken back, and a program has the old file open and will go on writing to it
 
     @property
@@ -133,4 +135,4 @@ class Report(Value):
         harmless = (EXCLUDED, UNTRACKED, NO_SOCKET)
         if not all(effect.is_undone for effect in self.effects):
             return True
-        return bool(self.conflicts) or any(not gap.reason.endswith(harmless) for gap in self.not_undone)
+        return bool(self.conflicts or self.marked) or any(not gap.reason.endswith(harmless) for gap in self.not_undone)

@@ -28,6 +28,7 @@ class Decided(Value):
     # of a conflict on a file that had other names: its whole story, and the changes in the way if that is plain
     lineages: Mapping[bytes, tuple[Chain, tuple[Link, ...]]] = {}
     revived: tuple[Kept, ...] = ()  # comes back, and not as the target has it: a conflict that is kept
+    marked: Mapping[bytes, str] = {}  # of those merged: gets conflict markers, and why
 
 
 class Tools(Value):

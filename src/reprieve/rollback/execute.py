@@ -15,7 +15,7 @@ from reprieve.files.capture import Capture
 from reprieve.files.restore import Restore
 from reprieve.files.snapshot import Snapshot
 from reprieve.model.change import classify
-from reprieve.model.plan import Plan, Report
+from reprieve.model.plan import Conflicted, Plan, Report
 from reprieve.model.timeline import CHECKPOINT, PART, REDO, ROLLBACK, UNDO, Draft
 from reprieve.model.value import Value
 from reprieve.model.window import SAFETY
@@ -133,7 +133,12 @@ def finish(capture: Capture, begun: Begun, *, now_ns: int) -> Report:
         if again is None:
             raise Refused(f"the {plan.kind} could not be finished ({e}) and was taken back") from e
         report = again
-    return report.replace(kept=plan.kept, not_undone=plan.not_undone + report.not_undone)
+    marked = {action.path: action for action in plan.actions if action.is_marked}
+    return report.replace(
+        kept=plan.kept,
+        not_undone=plan.not_undone + report.not_undone,
+        marked=tuple(Conflicted(at, marked[at].reason, marked[at].actor) for at in report.restored if at in marked),
+    )
 
 
 def recover(

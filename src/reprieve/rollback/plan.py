@@ -51,6 +51,7 @@ def make_plan(
     left: tuple[Gap, ...] = (),
     closed: frozenset[bytes] = frozenset(),
     merged: frozenset[bytes] = frozenset(),
+    marked: Mapping[bytes, str] | None = None,
     parts: Mapping[bytes, bytes] | None = None,
     contents: tuple[tuple[bytes, bytes], ...] = (),
     is_root_user: bool = False,
@@ -63,6 +64,7 @@ def make_plan(
 
     `closed`: what nobody may look at now. It may not be among the differences, having been closed then as well.
     `parts`: paths that move with a database, which is theirs: they are written anew, also where nothing differs.
+    `marked`: what gets conflict markers, and why.
     `revived`: what comes back, and is named as kept too, because it is not as it was at the target.
     `names_of`: every name that files of these hard-link groups have now.
     """
@@ -93,6 +95,8 @@ def make_plan(
                 action = _part(action, parts, ordered, actors or {})
             if path in merged:
                 action = action.replace(verb="merge", reason="both changed it; only one side's part goes")
+            if marked and path in marked:
+                action = action.replace(reason=marked[path], is_marked=True)
             is_git = b".git/" in path and b".git" in path.split(b"/")[:-1]
             actions.append(action.replace(kind=GIT) if is_git else action)
 

@@ -100,6 +100,7 @@ class _Work:
         self.outcomes: dict[bytes, Outcome] = {}
         self.left: list[Gap] = []
         self.revived: list[Kept] = []
+        self.marked: dict[bytes, str] = {}
         self.staying: set[bytes] = set()  # directories with something in them that stays
         self.reasons: dict[bytes, str] = {}  # why a path stays, where that is not who changed it
         self.births: dict[bytes, Link] = {}  # how a file that had other names came to be
@@ -492,7 +493,8 @@ class _Work:
         }
         differences += [(c.path, c.then, c.now) for c in times if c.path not in staying]
         lists = (tuple(differences), tuple(conflicts), tuple(kept), tuple(self.left))
-        return Decided(*lists, frozenset(merged), frozenset(self.beside), self.lineages, tuple(self.revived))
+        more = (frozenset(merged), frozenset(self.beside), self.lineages, tuple(self.revived))
+        return Decided(*lists, *more, self.marked)
 
     def _keep(self, chain: Chain, kept: list[Kept], repositories: set[bytes]) -> None:
         """Say that a path stays; of a repository that stays, once for all its files."""
@@ -523,6 +525,7 @@ class _Work:
             changed = outcome.entry.replace(size=made.size, content=made.content, is_chunked=made.is_chunked)
             differences.append((path, changed, now))
             merged.add(path)
+            self.marked[path] = f"{outcome.conflict}; both sides stand in it, between conflict markers"
         elif choice in (KEEP, BOTH):
             reason = outcome.conflict
             is_gone = now is None and outcome.entry is not None  # nothing is there to keep: what the others had left

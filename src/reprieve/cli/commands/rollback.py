@@ -57,7 +57,7 @@ SPEC = Command(
     exit_codes=(
         (4, "conflict: nothing was touched"),
         (5, "not confirmed, or an approval is missing: nothing was touched"),
-        (6, "partly done"),
+        (6, "partly done, or a file has conflict markers now (--on-conflict merge)"),
     ),
 )
 WORDS = Words(

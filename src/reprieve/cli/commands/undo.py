@@ -43,7 +43,7 @@ SPEC = Command(
     exit_codes=(
         (4, "conflict, or later steps depend on it: nothing was touched"),
         (5, "not confirmed: nothing was touched"),
-        (6, "partly done"),
+        (6, "partly done, or a file has conflict markers now (--on-conflict merge)"),
     ),
 )
 WORDS = Words("Undo {count}?", "Undid {label}", "Nothing to undo: {label} is already taken back")
