@@ -191,6 +191,35 @@ def test_when_nothing_can_be_taken_back_it_does_not_say_that_all_is_well(cli: Cl
     assert "could not be taken back" in result.out and "everything is as it was" not in result.out
 
 
+@pytest.mark.parametrize("command", [("revert",), ("rollback", "--only")])
+@pytest.mark.parametrize("path", ["secret/key", "secret", "big"])
+def test_what_is_not_protected_is_not_said_to_be_as_it_was_or_not_there(
+    cli: Cli, project: Path, command: tuple[str, ...], path: str
+) -> None:
+    """Who names it is told that nothing was done about it, by the exit code too."""
+    (project / "reprieve.toml").write_text('exclude = ["secret/"]\nmax_file_size = "1MB"\n')
+    (project / "secret").mkdir()
+    (project / "secret" / "key").write_text("1")
+    (project / "big").write_bytes(bytes(2_000_000))
+    cli("checkpoint", "start")
+    cli("run", "--label", "agent", "--", "sh", "-c", "echo agent > secret/key; yes | head -c 2000000 > big")
+    result = cli(*command, path, check=False)
+    assert result.code == 6 and f"! not undone {path}: not protected now: " in result.out
+    assert "as it was" not in result.out + result.err and "not there" not in result.out + result.err
+    whole = cli("rollback", "start").out
+    assert "everything that is protected is as it was" in whole and whole.strip().endswith("not protected: big, secret")
+    assert "changed no protected file here; not protected: big, secret" in cli("undo", "step:agent").out
+
+
+def test_a_file_that_was_excluded_since_is_named_where_it_is_asked_for(cli: Cli, broken: Path) -> None:
+    (broken / "reprieve.toml").write_text('exclude = ["README.md", "src/"]\n')
+    for path in ("README.md", "src/util.py"):
+        result = cli("revert", path, "--to", "good", "--json", check=False)
+        left = result.json["report"]["not_undone"]
+        assert result.code == 6 and [gap["path"] for gap in left] == [path]
+        assert left[0]["reason"] == "not protected now: excluded by configuration; left as it is"
+
+
 def test_effects_alone_are_answered_like_every_rollback(cli: Cli, project: Path) -> None:
     cli("checkpoint", "start")
     mark = project.parent / "undone"

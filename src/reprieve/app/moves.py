@@ -15,7 +15,7 @@ from reprieve.files import native, tree
 from reprieve.files.content import read as read_pieces
 from reprieve.files.links import members
 from reprieve.model.actor import matches, parts
-from reprieve.model.change import EXCLUDED, MAYBE_UNTRACKED, UNREADABLE, UNTRACKED, Gap
+from reprieve.model.change import BY_SETTINGS, MAYBE_UNTRACKED, UNREADABLE, UNTRACKED, Gap
 from reprieve.model.entry import DIR, FILE, Entry
 from reprieve.model.plan import Choices, Conflicted, Kept, Plan
 from reprieve.model.timeline import CHECKPOINT, MOVES, PART, REDO, REVERT, ROLLBACK, UNDO, TimelineEntry
@@ -297,7 +297,8 @@ class Moves:
     ) -> Plan:
         """The plan, with what holds for all four moves."""
         joined, parts = self._databases.join(self._without_forgotten(differences))
-        return make_plan(
+        selects: Selects | None = more.get("selects")
+        plan = make_plan(
             kind,
             target=target,
             label=label,
@@ -310,6 +311,7 @@ class Moves:
             names_of=self._names_of,
             **more,
         )
+        return plan.replace(gaps=tuple(gap for gap in self.seen.gaps if selects is None or selects(gap.path)))
 
     def _tracked_at(self, entry: TimelineEntry | None) -> Selects | None:
         """What an entry knows of a folder of which only some names are tracked; None: all there is.
@@ -398,21 +400,31 @@ class Moves:
         selects = self._meant([path], differences, changed)
         if any(map(selects, changed)) or tree.lookup(self.seen.index, path) is not None:
             return
-        if any(selects(p) for p, _ in tree.entries(self.seen.index)):
+        if any(selects(p) for p, _ in tree.entries(self.seen.index)) or self._gap_over(path) is not None:
             return
         raise Usage(f"'{os.fsdecode(path)}' was not there then and is not there now", hints=["reprieve status"])
 
     def _out_of_sight(self, paths: Sequence[bytes], differences: tree.Delta) -> tuple[Gap, ...]:
-        """What was named and nobody can look at, because of a directory above it: it may differ, or not."""
-        named = {path.rstrip(b"/") for path in paths} - {path for path, _, _ in differences}
+        """What was named and is not protected, or a directory above it is not: it may differ, or not."""
+        known = {path for path, then, now in differences if not (then and then.gap and now and now.gap)}
         found = []
-        for path in sorted(named):
-            for above in tree.ancestors(path):
-                there = tree.lookup(self.seen.index, above)
-                if there is not None and there.gap not in ("", EXCLUDED):
-                    found.append(Gap(path, not_now(above, there.gap)))
-                    break
+        for path in sorted({path.rstrip(b"/") for path in paths}):
+            gap = self._gap_over(path)
+            if gap is None:
+                continue
+            if gap.reason.startswith(BY_SETTINGS):  # no promise, but who names it expects one
+                found.append(Gap(path, f"{not_now(gap.path, gap.reason)}; left as it is"))
+            elif path not in known:
+                found.append(Gap(path, not_now(gap.path, gap.reason)))
         return tuple(found)
+
+    def _gap_over(self, path: bytes) -> Gap | None:
+        """The gap that a path is, or is in."""
+        for at in (path.rstrip(b"/"), *tree.ancestors(path.rstrip(b"/"))):
+            there = tree.lookup(self.seen.index, at)
+            if there is not None and there.gap:
+                return Gap(at, there.gap)
+        return None
 
     def _hunks(
         self, paths: Sequence[bytes], differences: tree.Delta, numbers: Sequence[int]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 SHOWN = 200  # lines of a plan on a terminal; --json has all
+FEW = 3  # names in a sentence
 PARTLY = 6
 _MARKS = {"delete": ("-", "red"), "recreate": ("+", "green")}
 
@@ -159,9 +160,13 @@ def _nothing(plan: Plan, report: Report, words: Words) -> str:
         return f"Nothing was changed: what differs from {target(plan)} could not be taken back"
     if report.kept:
         return f"Nothing was changed: what differs from {target(plan)} is kept"
+    known, everything = ("", "everything") if not plan.gaps else (" protected", "everything that is protected")
+    text = words.nothing.format(target=target(plan), label=humane.safe(plan.label), everything=everything)
     if plan.is_idle:
-        return f"Nothing to undo: {humane.safe(plan.label)} changed no file here"
-    return words.nothing.format(target=target(plan), label=humane.safe(plan.label))
+        text = f"Nothing to undo: {humane.safe(plan.label)} changed no{known} file here"
+    names = [humane.path(gap.path) for gap in plan.gaps[:FEW]]
+    names += [f"{len(plan.gaps) - FEW:,} more"] if len(plan.gaps) > FEW else []
+    return f"{text}; not protected: {', '.join(names)}" if names else text
 
 
 def _counted(plan: Plan) -> str:

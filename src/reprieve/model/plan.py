@@ -108,6 +108,7 @@ class Plan(Value):
     contents: tuple[tuple[bytes, bytes], ...] = ()  # (object id, bytes) that merges made; their ids are in the actions
     effects: tuple[EffectAction, ...] = ()  # newest first
     is_idle: bool = False  # undo: the step changed no file here
+    gaps: tuple[Gap, ...] = ()  # what it is about and is not protected now: nobody knows whether it differs
 
 
 class Report(Value):

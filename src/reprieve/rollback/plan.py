@@ -73,6 +73,7 @@ def make_plan(
     wanted_at = {path: wanted for path, wanted, _ in ordered} if held else {}
     current_at = {path: current for path, _, current in ordered} if held else {}
     keeping, undone, actions = list(kept), list(left), []
+    named = {gap.path for gap in left}
     kept_paths = {k.path for k in kept} | {c.path for c in conflicts}
 
     parts = parts or {}
@@ -83,7 +84,7 @@ def make_plan(
         if selects is not None and not (selects(path) or _is_needed_parent(path, wanted, current, ordered, selects)):
             kept_paths.add(path)
         elif gap:
-            if not (_is_gap(wanted) and _is_gap(current)):
+            if not (_is_gap(wanted) and _is_gap(current)) and path not in named:
                 undone.append(Gap(path, gap))
             kept_paths.add(path)
         elif (reason := _cannot_make(wanted, is_root_user)) and current != wanted:

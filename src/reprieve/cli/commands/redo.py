@@ -19,7 +19,7 @@ SPEC = Command(
     options=(Option("--dry-run", "Show the plan and stop"),),
     exit_codes=((4, "conflict: nothing was touched"), (6, "partly done")),
 )
-WORDS = Words("Redo {count}?", "Back to {target}", "Nothing to redo: everything is as it was {target}")
+WORDS = Words("Redo {count}?", "Back to {target}", "Nothing to redo: {everything} is as it was {target}")
 
 
 def run(args: Parsed, out: Terminal) -> int:

@@ -61,7 +61,7 @@ SPEC = Command(
     ),
 )
 WORDS = Words(
-    "Roll back {count}?", "Rolled back to {target}", "Nothing to roll back: everything is as it was at {target}"
+    "Roll back {count}?", "Rolled back to {target}", "Nothing to roll back: {everything} is as it was at {target}"
 )
 _IN_PART = Words(WORDS.question, WORDS.done, "Nothing to roll back: what was named is as it was at {target}")
 
