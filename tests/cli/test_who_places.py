@@ -157,3 +157,28 @@ def test_what_an_agent_deleted_is_named_where_its_folder_is_something_else_now(
     (project / "d").rename(project / "moved")
     cli(*command.split()[1:])
     assert holders(project) == ["d/mine"] and (project / "moved").read_text() == "something else\n"
+
+
+@pytest.mark.parametrize("deed", ["sed -i s/line/agent/ text", "echo agent > made"])
+def test_a_file_that_a_person_edited_and_moved_in_one_go_is_said_to_hold_the_agents_change(
+    cli: Cli, project: Path, deed: str
+) -> None:
+    """Nobody can tell that it is the same file: what may be left of the agent's is named."""
+    (project / "text").write_text("a line\nanother\n")
+    start = cli("checkpoint", "--json").json["checkpoint"]["id"]
+    agent(cli, deed)
+    old = project / deed.split()[-1]
+    (project / "moved").write_text(old.read_text() + "mine\n")
+    old.unlink()
+    kept = {k["path"]: k["reason"] for k in cli("rollback", start, "--json").json["report"]["kept"]}
+    assert "agent" in (project / "moved").read_text()
+    assert kept.pop("moved") == f"changed by you; may hold what run:agent did to {old.name}, which is gone"
+    ways = {"text": "changed by run:agent, then deleted by you; its change may live on under another name"}
+    assert kept == (ways if old.name == "text" else {})
+
+
+def test_a_file_that_a_person_only_deleted_is_not_said_to_live_on(cli: Cli, project: Path, start: str) -> None:
+    agent(cli, "echo agent >> d/mine", "one")
+    (project / "d/mine").unlink()
+    kept = {k["path"]: k["reason"] for k in cli("rollback", start, "--json").json["report"]["kept"]}
+    assert kept["d/mine"] == "changed by you"

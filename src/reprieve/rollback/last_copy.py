@@ -99,6 +99,16 @@ def stranded(
             yield path, lost
 
 
+def newborn(chains: Mapping[bytes, Chain], births: Mapping[bytes, Link]) -> dict[int, list[bytes]]:
+    """The files that are new with each span, by its identity; not those that are known to come from elsewhere."""
+    found: dict[int, list[bytes]] = {}
+    for path, chain in chains.items():
+        for link in chain.links if path not in births and not repository_of(path) else ():
+            if link.before is None and content(link.after):
+                found.setdefault(id(link.span), []).append(path)
+    return found
+
+
 def how_to_have(chain: Chain, wanted: Entry, *, instead: bytes, target: str) -> str:
     """What a person types who wants a file back where its folder is something else now; "" if nobody knows."""
     from shlex import quote

@@ -18,9 +18,9 @@ from reprieve.rollback import repository
 from reprieve.rollback.chains import Chain, Link, is_same
 from reprieve.rollback.databases import find_parts, take_out_whole, with_rights
 from reprieve.rollback.decided import Decided, Tools
-from reprieve.rollback.last_copy import came, content, displaced, how_to_have, stranded, went
+from reprieve.rollback.last_copy import came, content, displaced, how_to_have, newborn, stranded, went
 from reprieve.rollback.lineages import Lineage, lineages
-from reprieve.rollback.repository import repository_of
+from reprieve.rollback.needed import folders_of, is_dir, needed_chains, parent
 from reprieve.rollback.takeout import BOTH, KEEP, MERGE, THEIRS, Outcome, take_out
 
 TYPE_CHECKING = False
@@ -48,6 +48,7 @@ def decide(
     work.unselected()
     work.parents()
     work.stranded()
+    work.elsewhere()
     found = work.settle()
     if selects is not None:
         found = found.replace(
@@ -55,30 +56,6 @@ def decide(
             kept=tuple(k for k in found.kept if selects(k.path)),
         )
     return found
-
-
-def _needed(chains: Mapping[bytes, Chain], selects: Callable[[bytes], bool]) -> dict[bytes, Chain]:
-    """The chains of what is selected, and those without which it can't be decided. No more: each may have to be read.
-
-    What was a directory is needed by what is selected inside it; where bytes came from, by where they are now.
-    """
-    found = {path for path in chains if selects(path)}
-    holders: dict[tuple[int, bytes], list[bytes]] = {}
-    for path, chain in chains.items():
-        if repository_of(path):
-            continue  # one thing: all of it is decided, or nothing
-        for link in chain.links:
-            for one in filter(None, (came(link), went(link))):
-                holders.setdefault((id(link.span), one), []).append(path)
-    new = set(found)
-    while new:
-        keys = {(id(link.span), came(link)) for path in new for link in chains[path].links}
-        above = {at for path in new for at in _above(path)} & chains.keys()
-        new = {path for key in keys for path in holders.get(key, ())}
-        new |= {at for at in above if not _is_dir(chains[at].now) and _was_dir(chains[at])}
-        new -= found
-        found |= new
-    return {path: chain for path, chain in chains.items() if path in found}
 
 
 class _Work:
@@ -92,7 +69,7 @@ class _Work:
         target: str,
     ) -> None:
         self.known = chains  # also what is not selected
-        self.chains = chains if selects is None else _needed(chains, selects)
+        self.chains = chains if selects is None else needed_chains(chains, selects)
         self.selects = selects or (lambda path: True)
         self.is_taken, self.choices, self.tools, self.target = is_taken, choices, tools, target
         self.homeless: dict[bytes, str] = {}  # should come back, and has no directory to be in: how to have it
@@ -130,7 +107,7 @@ class _Work:
         now = {path: chain.now for path, chain in self.chains.items()}
         tops = {path for path, entry in now.items() if entry is not None and entry.gap.startswith(BY_SETTINGS)}
         for path, chain in self.chains.items() if tops else ():
-            top = next((at for at in (path, *_above(path)) if at in tops), None)
+            top = next((at for at in (path, *folders_of(path)) if at in tops), None)
             if top is None:
                 continue
             if any(self.is_taken(link) for link in chain.links):
@@ -314,6 +291,23 @@ class _Work:
         }
         self._hold(list(stranded(self.chains, self._is_moved, self._is_left_out, staying)))
 
+    def elsewhere(self) -> None:
+        """A file that was changed, and then edited and moved by another in one go, is not followed: that is said."""
+        born, told = newborn(self.chains, self.births), set[int]()
+        for path, chain in self.chains.items() if born else ():
+            places = born.get(id(chain.links[-1].span), ()) if chain.links and chain.now is None else ()
+            if not places or self.is_taken(chain.links[-1]) or path in self.reasons or self.outcomes[path].conflict:
+                continue
+            last = chain.links[-1]
+            change = next((link for link in reversed(chain.links) if self.is_taken(link) and content(link.after)), None)
+            if change is None:
+                continue
+            by, other, name = self.tools.whose(change), self.tools.whose(last), os.fsdecode(path)
+            self.reasons[path] = f"changed by {by}, then deleted by {other}; its change may live on under another name"
+            for at in places if id(last.span) not in told else ():
+                self.reasons.setdefault(at, f"changed by {other}; may hold what {by} did to {name}, which is gone")
+            told.add(id(last.span))
+
     def _hold(self, found: list[tuple[bytes, bytes]]) -> None:
         for holder, source in found:
             reason = f"holds what was at {os.fsdecode(source)}"
@@ -360,7 +354,7 @@ class _Work:
     def _is_moved(self, path: bytes) -> bool:
         """Whether something will be done there: it is selected, or has to be a directory for what is."""
         outcome = self.outcomes[path]
-        is_needed = self.selects(path) or (_is_dir(outcome.entry) and not _is_dir(self.chains[path].now))
+        is_needed = self.selects(path) or (is_dir(outcome.entry) and not is_dir(self.chains[path].now))
         return is_needed and not outcome.conflict and self._is_wanted(path)
 
     def _left_by_others(self, chain: Chain) -> Entry | None:
@@ -382,13 +376,13 @@ class _Work:
         But for what was moved away from there: that has a place, and stays there if nothing else needs the folder.
         """
         order = sorted(self.outcomes, key=lambda p: p.count(b"/"))
-        moved = {at for home in self.homes for at in (home, *_above(home))}
+        moved = {at for home in self.homes for at in (home, *folders_of(home))}
         for path in sorted(order, key=lambda p: p in moved):
             outcome, chain = self.outcomes[path], self.chains[path]
             is_left = bool(outcome.conflict) and self.choices.on_conflict not in (KEEP, BOTH)
             if is_left or outcome.entry is None or chain.now is not None:
                 continue
-            missing = [at for at in _above(path) if at in self.outcomes and not _is_dir(self.outcomes[at].entry)]
+            missing = [at for at in folders_of(path) if at in self.outcomes and not is_dir(self.outcomes[at].entry)]
             if not missing:
                 continue
             newest = self.homes.get(path)
@@ -412,7 +406,7 @@ class _Work:
                 self.outcomes[path] = Outcome(None)
                 word = "deleted" if there.entry is None else "replaced"
                 self.reasons[path] = f"its directory was {word} by {self._stayers(self.chains[above])}"
-                if not _is_dir(outcome.entry) and not is_elsewhere:
+                if not is_dir(outcome.entry) and not is_elsewhere:
                     self.homeless[path] = how_to_have(chain, outcome.entry, instead=above, target=self.target)
         for path in order:
             outcome = self.outcomes[path]
@@ -420,11 +414,11 @@ class _Work:
                 self._make_way(path)
         if self.choices.is_strict and self.choices.on_conflict == "abort":
             return  # then what is in it depends on the step that made it, and is named
-        is_going = {path for path in order if self.outcomes[path].entry is None and _is_dir(self.chains[path].now)}
+        is_going = {path for path in order if self.outcomes[path].entry is None and is_dir(self.chains[path].now)}
         for path in order if is_going else ():
             if self.outcomes[path].entry is None or self.outcomes[path].conflict:
                 continue
-            for above in _above(path):
+            for above in folders_of(path):
                 if above in is_going:
                     self.outcomes[above] = Outcome(self.chains[above].now)
                     self.reasons[above] = "holds something that stays"
@@ -434,27 +428,27 @@ class _Work:
         chain, outcome = self.chains[path], self.outcomes[path]
         if outcome.conflict or outcome.entry is not None:
             return None
-        if _is_dir(chain.now):
+        if is_dir(chain.now):
             return chain.now
         if chain.now is not None and (chain.now.gap or not (self.selects(path) or self._made_and_removed(path))):
             return None
-        last = max((n for n, link in enumerate(chain.links) if _is_dir(link.before)), default=-1)
+        last = max((n for n, link in enumerate(chain.links) if is_dir(link.before)), default=-1)
         if last < 0:
             return None
         until = Chain(path, chain.then)
         for link in chain.links[:last]:
             until.add(link)
         found = self._take_out(until)  # not with the rights that an agent gave it
-        return found.entry if _is_dir(found.entry) and not found.conflict else chain.links[last].before
+        return found.entry if is_dir(found.entry) and not found.conflict else chain.links[last].before
 
     def _made_and_removed(self, path: bytes) -> bool:
         """Whether a directory was made, and removed where it is gone, by none but who is taken back."""
         links = self.chains[path].links
-        return all(self.is_taken(link) for link in links if _is_dir(link.before) != _is_dir(link.after))
+        return all(self.is_taken(link) for link in links if is_dir(link.before) != is_dir(link.after))
 
     def _make_way(self, path: bytes) -> None:
         """Something else than a directory should be where one is now: not while somebody's file is in it."""
-        if not _is_dir(self.chains[path].now):
+        if not is_dir(self.chains[path].now):
             return
         inside = [at for at, there in self.outcomes.items() if there.entry is not None and at.startswith(path + b"/")]
         if inside and self.choices.on_conflict == THEIRS:
@@ -476,7 +470,7 @@ class _Work:
             if outcome.conflict:
                 self._settle_conflict(chain, outcome, differences, conflicts, kept, merged)
             elif path in self.homeless:
-                self.staying.add(_parent(path))
+                self.staying.add(parent(path))
                 if self.selects(path):
                     self.left.append(Gap(path, self.reasons[path] + self.homeless[path]))
             elif is_same(chain.then, chain.now) and chain.then != chain.now:
@@ -489,7 +483,7 @@ class _Work:
                 if outcome.is_merged:
                     merged.add(path)
         staying = self.staying | {
-            _parent(path) for path in (*(k.path for k in kept), *(c.path for c in conflicts), *merged)
+            parent(path) for path in (*(k.path for k in kept), *(c.path for c in conflicts), *merged)
         }
         differences += [(c.path, c.then, c.now) for c in times if c.path not in staying]
         lists = (tuple(differences), tuple(conflicts), tuple(kept), tuple(self.left))
@@ -498,7 +492,7 @@ class _Work:
 
     def _keep(self, chain: Chain, kept: list[Kept], repositories: set[bytes]) -> None:
         """Say that a path stays; of a repository that stays, once for all its files."""
-        self.staying.add(_parent(chain.path))
+        self.staying.add(parent(chain.path))
         at = repository.repository_of(chain.path)
         if not at or at == chain.path:
             by = self._stayers(chain)
@@ -563,7 +557,7 @@ class _Work:
 
     def _has_room(self, path: bytes) -> bool:
         """Whether every directory above it is there, or comes back."""
-        there = (self.outcomes.get(above) for above in _above(path))
+        there = (self.outcomes.get(above) for above in folders_of(path))
         return all(o is None or (o.entry is not None and o.entry.kind == DIR) for o in there)
 
     def _stayers(self, chain: Chain) -> str:
@@ -572,21 +566,3 @@ class _Work:
 
     def _actor(self, chain: Chain) -> str:
         return ",".join(dict.fromkeys(link.actor for link in chain.links if not self.is_taken(link))) or "unknown"
-
-
-def _is_dir(entry: Entry | None) -> bool:
-    return entry is not None and entry.kind == DIR
-
-
-def _was_dir(chain: Chain) -> bool:
-    return any(_is_dir(link.before) for link in chain.links)
-
-
-def _parent(path: bytes) -> bytes:
-    return path.rpartition(b"/")[0]
-
-
-def _above(path: bytes) -> Iterable[bytes]:
-    while path:
-        path = _parent(path)
-        yield path
