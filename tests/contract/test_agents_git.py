@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from reprieve.errors import Conflict
 from support.acts import assert_tree
 from support.desk import TEXT, Desk
 from support.tree import fingerprint
@@ -264,6 +265,75 @@ def test_B7_pushed_since_is_said_and_history_stays_unless_asked(desk: Desk, tmp_
     assert seen_by_git(desk) == said
     assert desk.sh(f"git --git-dir={tmp_path}/remote.git rev-parse main") == head, "the remote is nobody's to move"
     is_whole(desk)
+
+
+def test_B7_undo_with_theirs_takes_a_branch_back_from_both_and_says_so(desk: Desk) -> None:
+    """HEAD, branch and index agree afterwards; the person's commit is still in git's log, and redo brings it back."""
+    said = seen_by_git(desk)
+    desk.agent("sed -i 3s/.*/agent/ src/main.py; git commit -q -am agent")
+    desk.sh("echo mine > mine.txt; git add mine.txt; git commit -q -m mine")
+    both, mine = seen_by_git(desk), desk.sh("git rev-parse HEAD")
+    _, report = desk.undo("call:1", on_conflict="theirs")
+    assert not report.not_undone and not report.conflicts
+    assert {kept.reason for kept in report.kept if kept.path == b".git"} == {"the rest of git's history stays as it is"}
+    was = [line for line in said[0].splitlines() if "branch.oid" in line]
+    assert was[0] in desk.sh("git --no-optional-locks status --porcelain=v2 --branch")
+    assert desk.sh("git ls-files -s") == said[3] and desk.sh("git symbolic-ref HEAD") == "refs/heads/main\n"
+    assert mine.strip() in desk.sh("git reflog --no-abbrev"), "logs stay"
+    is_whole(desk)
+    desk.ws.redo()
+    assert seen_by_git(desk) == both
+
+
+@pytest.mark.parametrize("dropped", ["stash@{0}", "stash@{1}"])
+def test_B7_undo_with_theirs_moves_the_stash_and_its_log_together(desk: Desk, dropped: str) -> None:
+    """`git stash list` reads the log, `git stash pop` the ref: they must be of one state."""
+    desk.sh("echo older >> README.md; git stash -q -m older")
+    said = seen_by_git(desk)
+    desk.agent(f"git stash drop -q '{dropped}'")
+    desk.sh("echo mine >> two.txt; git stash -q -m mine")
+    both = seen_by_git(desk)
+    with pytest.raises(Conflict):
+        desk.undo("call:1")
+    _, report = desk.undo("call:1", on_conflict="theirs")
+    assert not report.not_undone
+    assert desk.sh("git stash list") == said[2]
+    assert desk.sh("git rev-parse refs/stash") == desk.sh("git rev-parse 'stash@{0}'")
+    is_whole(desk)
+    desk.ws.redo()
+    assert seen_by_git(desk) == both
+
+
+def test_B7_a_stash_comes_back_with_its_log_where_a_branch_stays(desk: Desk) -> None:
+    """The branch was moved by both and stays, with the logs; the stash was the agent's alone and is whole again."""
+    start = desk.checkpoint()
+    stashes = desk.sh("git stash list")
+    desk.agent("git stash drop -q; echo agent >> src/main.py; git commit -q -am agent")
+    desk.sh("echo mine > mine.txt; git add mine.txt; git commit -q -m mine")
+    _, report = desk.rollback(start)
+    assert "refs/heads/main" in report.not_undone[0].reason
+    assert desk.sh("git stash list") == stashes
+    assert desk.sh("git rev-parse refs/stash") == desk.sh("git rev-parse 'stash@{0}'")
+
+
+APART = {
+    "another branch is checked out": "git checkout -q -b mine; echo m > m.txt; git add m.txt; git commit -q -m mine",
+    "a merge is under way": "git commit -q -am mine; git merge -q --no-commit --no-ff feature",
+    "refs are packed": "git commit -q -am mine; git pack-refs --all",
+}
+
+
+@pytest.mark.parametrize("act", APART.values(), ids=APART)
+def test_B7_undo_with_theirs_is_refused_where_it_would_take_what_only_a_person_moved(desk: Desk, act: str) -> None:
+    """The person's HEAD, merge or refs would be torn apart: nothing is touched."""
+    desk.agent("sed -i 3s/.*/agent/ src/main.py; git commit -q -am agent")
+    desk.put("src/main.py", 20, "mine")
+    desk.sh(act)
+    before = fingerprint(desk.root)
+    with pytest.raises(Conflict) as refused:
+        desk.undo("call:1", on_conflict="theirs")
+    assert all(path.startswith(".git/") for path in refused.value.data["reasons"])
+    assert_tree(desk.root, before)
 
 
 # --- ordinary file rollbacks leave git alone --------------------------------------------------------------------

@@ -6,7 +6,8 @@ together, by whose changes are in it:
     only taken ones             everything back exactly: HEAD, refs, index, stash, reflogs, objects
     only others                 everything stays
     first others, then taken    everything as the others had left it
-    both                        no object goes; a ref, HEAD or index that both moved stays and is named
+    both                        no object goes; a ref, HEAD or index that both moved stays and is named, or goes back
+                                with all that belongs to it where the caller chose that
     commits that were pushed    history stays and is named, unless that is asked for: others may have it by now
 """
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 _LARGEST = 64 << 20
 _NOTES = (b"COMMIT_EDITMSG", b"FETCH_HEAD", b"ORIG_HEAD", b"gc.log")  # git writes them down in passing; nothing follows
+_STASH = (b"refs/stash", b"logs/refs/stash")
+_UNDER_WAY = (b"MERGE_", b"AUTO_MERGE", b"CHERRY_PICK_HEAD", b"REVERT_HEAD", b"rebase-", b"sequencer")
+_MANY = (b"packed-refs", b"reftable", b"modules", b"worktrees")
 
 
 class Repository(Value):
@@ -60,8 +64,12 @@ def decide(
     read: Read,
     look: Callable[[bytes], bytes | None],
     take_pushed: bool,
+    gives_way: bool = False,
 ) -> Repository:
-    """What the repository becomes without the taken changes. `look` reads a file as it is now."""
+    """What the repository becomes without the taken changes. `look` reads a file as it is now.
+
+    `gives_way`: what both sides moved goes back to what it was, where it can do so without what only others moved.
+    """
     now = {chain.path: chain.now for chain in chains}
     links = {
         chain.path: [link for link in chain.links if not is_refreshed(chain.path, link.before, link.after, read)]
@@ -81,7 +89,10 @@ def decide(
         return Repository({chain.path: chain.then for chain in chains})
     if _are_last(links, is_taken):
         return Repository({chain.path: _before_taken(chain, links[chain.path], is_taken) for chain in chains})
-    return _both(at, chains, links, is_taken, look(at + b"/HEAD") or b"")
+    both = _Both(at, chains, links, is_taken)
+    if gives_way and both.can_give_way(look(at + b"/HEAD") or b"", read):
+        return both.gone_back()
+    return both.as_it_is(look(at + b"/HEAD") or b"")
 
 
 def _are_last(links: Mapping[bytes, list[Link]], is_taken: Callable[[Link], bool]) -> bool:
@@ -98,35 +109,93 @@ def _before_taken(chain: Chain, links: list[Link], is_taken: Callable[[Link], bo
     return next((link.before for link in links if is_taken(link)), chain.now)
 
 
-def _both(
-    at: bytes, chains: list[Chain], links: Mapping[bytes, list[Link]], is_taken: Callable[[Link], bool], head: bytes
-) -> Repository:
-    wanted: dict[bytes, Entry | None] = {}
-    mixed: list[bytes] = []
-    for chain in chains:
-        taken = [is_taken(link) for link in links[chain.path]]
-        if _is_object(at, chain.path):
-            wanted[chain.path] = chain.now if chain.now is not None else chain.then
-        elif not any(taken):
-            wanted[chain.path] = chain.now
-        elif all(taken):
-            wanted[chain.path] = chain.then
-        else:
-            wanted[chain.path] = chain.now
-            if not _is_log(at, chain.path) and not _is_dir(chain) and chain.path[len(at) + 1 :] not in _NOTES:
-                mixed.append(chain.path)
-    by_path = {chain.path: chain for chain in chains}
-    if mixed:
-        # what is checked out stays as one: HEAD, the branch it names, the index, and what is under way
-        branch = head[5:].strip() if head.startswith(b"ref: ") else b""
-        for path in wanted:
-            inner = path[len(at) + 1 :]
-            if b"/" not in inner or inner == branch or _is_log(at, path):
-                wanted[path] = by_path[path].now
-    _keep_parents(wanted, by_path)
-    names = ", ".join(path[len(at) + 1 :].decode("utf-8", "replace") for path in sorted(mixed)[:5])
-    left = (Gap(at, f"moved by both sides since, and left as it is: {names}"),) if mixed else ()
-    return Repository(wanted, left, tuple(sorted(mixed)))
+class _Both:
+    """A repository that both sides changed: what goes, what stays, and what both moved."""
+
+    def __init__(
+        self, at: bytes, chains: list[Chain], links: Mapping[bytes, list[Link]], is_taken: Callable[[Link], bool]
+    ) -> None:
+        self.at = at
+        self.chains = {chain.path: chain for chain in chains}
+        self.wanted: dict[bytes, Entry | None] = {}
+        self.mixed: list[bytes] = []
+        stash = [at + b"/" + inner for inner in _STASH]
+        # the stash is a ref and its log: what is in the one is found by the other
+        together = {path: [link for part in stash for link in links.get(part, ())] for path in stash}
+        self.taken = {path: [*map(is_taken, together.get(path, links[path]))] for path in self.chains}
+        for path, chain in self.chains.items():
+            taken = self.taken[path]
+            if self._is_object(path):
+                self.wanted[path] = chain.now if chain.now is not None else chain.then
+            elif any(taken) and all(taken):
+                self.wanted[path] = chain.then
+            else:
+                self.wanted[path] = chain.now
+                is_unnamed = self._is_history(path) or (path == stash[1] and stash[0] in self.chains)
+                if any(taken) and not is_unnamed and not _is_dir(chain) and self._inner(path) not in _NOTES:
+                    self.mixed.append(path)
+
+    def as_it_is(self, head: bytes) -> Repository:
+        """What both moved stays, and what is checked out with it: HEAD, its branch, the index, what is under way."""
+        if self.mixed:
+            branch = _branch(head)
+            for path, chain in self.chains.items():
+                inner = self._inner(path)
+                if b"/" not in inner or inner == branch or self._is_history(path):
+                    self.wanted[path] = chain.now
+        names = ", ".join(self._inner(path).decode("utf-8", "replace") for path in sorted(self.mixed)[:5])
+        left = (Gap(self.at, f"moved by both sides since, and left as it is: {names}"),) if self.mixed else ()
+        return self._made(left, tuple(sorted(self.mixed)))
+
+    def can_give_way(self, head: bytes, read: Read) -> bool:
+        """Whether what both moved can go back without anything that only others moved.
+
+        HEAD, the branch that it names and the index go together or not at all, and so does a merge that is under way.
+        Packed refs are of many branches, and another repository's files inside of this one make sense only together.
+        """
+        chain = self.chains.get(self.at + b"/HEAD")
+        then = chain.then if chain is not None else None
+        branch = _branch(read(then) if then is not None and then.kind == FILE and not then.gap else head)
+        for path, taken in self.taken.items():
+            inner = self._inner(path)
+            if not taken or _is_dir(self.chains[path]):
+                continue
+            if inner.partition(b"/")[0] in _MANY:
+                return False
+            is_checked_out = inner in (branch, b"HEAD", b"index") or inner.startswith(_UNDER_WAY)
+            if is_checked_out and not any(taken):
+                return False
+        return True
+
+    def gone_back(self) -> Repository:
+        """What both moved is as it was before. Logs stay, so that git still finds the commits of the others."""
+        for path, chain in self.chains.items():
+            if path in self.mixed or (self._inner(path) in _STASH and any(self.taken[path])):
+                self.wanted[path] = chain.then
+            elif self._is_history(path):
+                self.wanted[path] = chain.now
+        return self._made()
+
+    def _made(self, left: tuple[Gap, ...] = (), entangled: tuple[bytes, ...] = ()) -> Repository:
+        _keep_parents(self.wanted, self.chains)
+        return Repository(self.wanted, left, entangled)
+
+    def _inner(self, path: bytes) -> bytes:
+        return path[len(self.at) + 1 :]
+
+    def _is_object(self, path: bytes) -> bool:
+        return b"objects" in self._inner(path).split(b"/")
+
+    def _is_log(self, path: bytes) -> bool:
+        return b"logs" in self._inner(path).split(b"/")
+
+    def _is_history(self, path: bytes) -> bool:
+        """A log that only tells what happened; that of the stash holds what is in it."""
+        return self._is_log(path) and self._inner(path) not in _STASH
+
+
+def _branch(head: bytes) -> bytes:
+    return head[5:].strip() if head.startswith(b"ref: ") else b""
 
 
 def _keep_parents(wanted: dict[bytes, Entry | None], chains: Mapping[bytes, Chain]) -> None:
@@ -161,14 +230,6 @@ def _pushed(at: bytes, chains: Iterable[Chain], read: Read) -> set[str]:
         if any(line.endswith(b"\tupdate by push") for line in new.split(b"\n")):
             found.add(chain.path[len(prefix) :].decode("utf-8", "replace"))
     return found
-
-
-def _is_object(at: bytes, path: bytes) -> bool:
-    return b"objects" in path[len(at) + 1 :].split(b"/")
-
-
-def _is_log(at: bytes, path: bytes) -> bool:
-    return b"logs" in path[len(at) + 1 :].split(b"/")
 
 
 def _is_dir(chain: Chain) -> bool:

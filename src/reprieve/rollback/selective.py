@@ -74,6 +74,7 @@ class _Work:
         self.is_taken, self.choices, self.tools, self.target = is_taken, choices, tools, target
         self.homeless: dict[bytes, str] = {}  # should come back, and has no directory to be in: how to have it
         self.beside: set[bytes] = set()
+        self.firm: set[bytes] = set()  # of git, and cannot go back without what only others moved
         self.outcomes: dict[bytes, Outcome] = {}
         self.left: list[Gap] = []
         self.revived: list[Kept] = []
@@ -94,6 +95,7 @@ class _Work:
                 read=self.tools.read,
                 look=self.tools.look,
                 take_pushed=self.choices.take_pushed,
+                gives_way=self.choices.is_strict and self.choices.on_conflict == THEIRS,
             )
             self.left += found.left
             for path, entry in found.wanted.items():
@@ -101,6 +103,7 @@ class _Work:
             if self.choices.is_strict:
                 for path in found.entangled:
                     self.outcomes[path] = Outcome(self.chains[path].now, "moved in git's history since")
+                    self.firm.add(path)
 
     def hidden(self) -> None:
         """What settings leave out now: nobody changed it by that. `make_plan` leaves it alone and names it."""
@@ -499,7 +502,10 @@ class _Work:
             kept.append(Kept(chain.path, self.reasons.get(chain.path) or f"changed by {by}", self._actor(chain)))
         elif at not in repositories:
             repositories.add(at)
-            kept.append(Kept(at, "git's history stays as it is", self._actor(chain)))
+            inside = (path for path in self.outcomes if repository.repository_of(path) == at)
+            is_moved = any(not is_same(self.outcomes[path].entry, self.chains[path].now) for path in inside)
+            what = "the rest of git's history stays as it is" if is_moved else "git's history stays as it is"
+            kept.append(Kept(at, what, self._actor(chain)))
 
     def _settle_conflict(
         self,
@@ -512,7 +518,7 @@ class _Work:
     ) -> None:
         path, now, then = chain.path, chain.now, chain.then
         choice = self.choices.on_conflict
-        if choice == THEIRS:
+        if choice == THEIRS and path not in self.firm:
             differences.append((path, then, now))
         elif choice == MERGE and outcome.marked is not None and outcome.entry is not None and self._has_room(path):
             made = self.tools.make(outcome.marked)
