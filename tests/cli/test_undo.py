@@ -51,6 +51,26 @@ def test_without_a_name_it_walks_back_step_by_step(cli: Cli, three_steps: Path) 
     assert cli("undo", check=False).code == 2
 
 
+def test_a_step_that_is_undone_already_is_passed_over(cli: Cli, project: Path) -> None:
+    """Taken out of the middle before, it has nothing left but the times of its folder."""
+    for name in ("one", "two", "three"):
+        cli("run", "--label", name, "--", "touch", name)
+    cli("undo", "step:two")
+    assert cli("undo", "--json").json["report"]["deleted"] == ["three"]
+    assert cli("undo", "--json").json["report"]["deleted"] == ["one"]
+    assert cli("undo", check=False).code == 2
+
+
+def test_a_step_that_is_undone_already_is_not_said_to_be_undone_again(cli: Cli, project: Path) -> None:
+    for name in ("one", "two"):
+        cli("run", "--label", name, "--", "touch", name)
+    cli("undo", "step:one")
+    cli("undo", "step:two")
+    again = cli("undo", "step:one")
+    assert "Undid" not in again.out and "set times" not in again.out
+    assert not cli("undo", "step:one", "--json").json["report"]["operation"]
+
+
 def test_an_id_from_the_log_names_a_step(cli: Cli, three_steps: Path) -> None:
     sealed = next(e for e in cli("log", "--json").json["entries"] if e["step"] == "one")
     cli("undo", sealed["id"])

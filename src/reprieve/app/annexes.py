@@ -266,7 +266,7 @@ def can_undo(ws: Workspace, choices: Choices) -> Callable[[frozenset[str]], bool
         if not looks:
             looks.extend(Moves(annex.ws, annex.ws.capture.look(keep=False)) for annex in ws.annexes)
         plans = (moves.undo_beside(keys, choices=choices) for moves in looks)
-        return any(plan.actions or plan.conflicts for plan in plans)
+        return any(plan.has_more_than_times for plan in plans)
 
     return has_part
 

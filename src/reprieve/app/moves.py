@@ -112,7 +112,7 @@ class Moves:
         has_more = has_part is not None
         for step in last_turns(self.timeline) if name else last_steps(self.timeline, self.seen, has_more=has_more):
             plan = self._undo(step, tail=tail, choices=choices)
-            if plan.actions or plan.conflicts or (has_part is not None and has_part(self.undone)):
+            if plan.has_more_than_times or (has_part is not None and has_part(self.undone)):
                 return plan
         raise Usage("there is no step to undo", hints=["see what happened: reprieve log"])
 
@@ -152,7 +152,12 @@ class Moves:
         later = tuple(link.span.entry.id if link.span.entry is not None else "now" for link, _ in needed)
         of = step.entry.id if step.entry else ""
         plan = self._decided(UNDO, target, step.name, decided, found, selects, of=of, dependants=later)
-        return plan.replace(is_idle=not any(taken & span_keys(span) for span in found.spans if changes(span)))
+        is_idle = not any(taken & span_keys(span) for span in found.spans if changes(span))
+        if not is_idle and not plan.has_more_than_times:
+            # its changes are undone already: to set times is no part of it that was left over
+            decided = decided.replace(differences=())
+            return self._decided(UNDO, target, step.name, decided, found, selects, of=of, dependants=later)
+        return plan.replace(is_idle=is_idle)
 
     def undo_beside(self, keys: frozenset[str], *, choices: Choices) -> Plan:
         """What happened in these steps of the workspace, on the timeline of a tracked path."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reprieve.model.change import EXCLUDED, UNTRACKED, Gap
-from reprieve.model.entry import Entry
+from reprieve.model.entry import DIR, Entry
 from reprieve.model.value import Value
 
 # kinds of actions, as in the JSON
@@ -42,6 +42,11 @@ class Action(Value):
     database: bytes = b""  # the one that it is a part of, if more than one part of it moves: all of them, or none
     is_marked: bool = False  # what it writes has conflict markers, for a person to decide
     is_index: bool = False  # of such a database's log: made again by whoever opens it, so nothing depends on what it is
+
+    @property
+    def is_times(self) -> bool:
+        """Of a directory, and nothing but its times: they follow from what is in it."""
+        return self.verb == "set times" and self.after is not None and self.after.kind == DIR
 
 
 class Conflicted(Value):
@@ -109,6 +114,11 @@ class Plan(Value):
     effects: tuple[EffectAction, ...] = ()  # newest first
     is_idle: bool = False  # undo: the step changed no file here
     gaps: tuple[Gap, ...] = ()  # what it is about and is not protected now: nobody knows whether it differs
+
+    @property
+    def has_more_than_times(self) -> bool:
+        """Whether it moves, or would have to move, anything but the times of directories."""
+        return bool(self.conflicts) or not all(action.is_times for action in self.actions)
 
 
 class Report(Value):

@@ -6,7 +6,6 @@ What changed in between may be a person's work, and nobody has agreed to take it
 from __future__ import annotations
 
 from reprieve.model.change import Gap
-from reprieve.model.entry import DIR
 from reprieve.model.plan import Kept, Plan
 from reprieve.rollback.repository import repository_of
 
@@ -14,7 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from reprieve.model.plan import Action
 
 _SINCE = "changed while effects were undone, so it stays as it is"
 
@@ -31,9 +29,9 @@ def only_agreed(plan: Plan, agreed: Plan, at: Callable[[bytes], bytes] = bytes) 
             continue  # it goes with its database, whatever it holds by now
         before, repository = wanted.get(at(action.path)), repository_of(at(action.path))
         is_same = before is not None and (before.before, before.after) == (action.before, action.after)
-        if repository in moving or (not repository and (is_same or (before is not None and _is_times(action)))):
+        if repository in moving or (not repository and (is_same or (before is not None and action.is_times))):
             actions.append(action)
-        elif not _is_times(action):
+        elif not action.is_times:
             left[action.path] = before is not None
     # a database moves as one, too
     halves = {action.database for action in plan.actions if action.path in left} - {b""}
@@ -42,7 +40,7 @@ def only_agreed(plan: Plan, agreed: Plan, at: Callable[[bytes], bytes] = bytes) 
     # a folder is not taken from above what stays in it
     around = {above for path in left for above in _above(path)}
     for action in actions:
-        if action.path in around and not _is_times(action):
+        if action.path in around and not action.is_times:
             left[action.path] = True
     actions = [action for action in actions if action.path not in left]
     kept = tuple(Kept(path, _SINCE) for path, was_agreed in left.items() if not was_agreed)
@@ -50,10 +48,6 @@ def only_agreed(plan: Plan, agreed: Plan, at: Callable[[bytes], bytes] = bytes) 
     return plan.replace(
         actions=tuple(actions), conflicts=(), kept=(*plan.kept, *kept), not_undone=(*plan.not_undone, *broken)
     )
-
-
-def _is_times(action: Action) -> bool:
-    return action.verb == "set times" and action.after is not None and action.after.kind == DIR
 
 
 def _above(path: bytes) -> list[bytes]:
