@@ -267,6 +267,24 @@ def test_B7_pushed_since_is_said_and_history_stays_unless_asked(desk: Desk, tmp_
     is_whole(desk)
 
 
+def test_B7_a_persons_fetch_is_no_conflict_with_the_agents(desk: Desk, tmp_path: Path) -> None:
+    """A remote's branches are moved by whoever fetches; they stay as they are, and the agent's commit goes."""
+    remote = f"{tmp_path}/remote.git"
+    desk.sh(f"git init -q --bare {remote} && git remote add origin {remote} && git push -q origin main")
+    desk.sh(f"git clone -q {remote} {tmp_path}/other -b main")
+    main = desk.sh("git rev-parse main")
+    desk.agent(
+        "git fetch -q; echo agent >> src/main.py; git commit -q -am agent; git update-ref -d refs/remotes/origin/main"
+    )
+    desk.sh(f"cd {tmp_path}/other && git commit -q --allow-empty -m theirs && git push -q origin main")
+    desk.sh("git fetch -q")
+    fetched = desk.sh("git rev-parse origin/main")
+    _, report = desk.undo("call:1")
+    assert not report.not_undone and desk.sh("git rev-parse main") == main != fetched
+    assert desk.sh("git rev-parse origin/main") == fetched
+    is_whole(desk)
+
+
 def test_B7_undo_with_theirs_takes_a_branch_back_from_both_and_says_so(desk: Desk) -> None:
     """HEAD, branch and index agree afterwards; the person's commit is still in git's log, and redo brings it back."""
     said = seen_by_git(desk)

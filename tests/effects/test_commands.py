@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support import Cli
+from support.claude import Claude
 
 
 def git(where: Path, *words: str) -> str:
@@ -21,6 +22,8 @@ def remote(project: Path) -> Path:
     bare = project.parent / "remote.git"
     git(project.parent, "init", "-q", "--bare", str(bare))
     git(project, "init", "-q")
+    git(project, "config", "user.name", "x")
+    git(project, "config", "user.email", "x@example.com")
     git(project, "add", "README.md")
     git(project, "commit", "-qm", "one")
     git(project, "remote", "add", "origin", str(bare))
@@ -41,6 +44,64 @@ def test_a_push_is_recorded_and_undone_on_the_remote(cli: Cli, project: Path, re
     assert git(remote, "rev-parse", "main") == before
     assert (project / "README.md").read_text().startswith("# A project")
     assert cli("rollback", "base", "--yes").code == 0
+
+
+def commit_and_push(project: Path) -> None:
+    """One call of an agent."""
+    script = "echo agent >> README.md && git commit -qam two && git push -q origin main"
+    claude = Claude(project)
+    claude.before("c1", script)
+    subprocess.run(["sh", "-c", script], cwd=project, check=True)
+    claude.after("c1", script)
+
+
+@pytest.mark.parametrize("move", [["undo", "call:c1"], ["rollback", "base"]])
+def test_what_was_committed_and_pushed_goes_when_the_push_is_undone(
+    cli: Cli, project: Path, remote: Path, move: list[str]
+) -> None:
+    """The remote no longer has the commit, so "it was pushed" is no reason to keep it here."""
+    before = git(project, "rev-parse", "HEAD")
+    cli("checkpoint", "base")
+    commit_and_push(project)
+    plan = cli(*move, "--dry-run", "--json").json["plan"]
+    assert ".git/refs/heads/main" in [action.get("path") for action in plan["actions"]] and not plan["not_undone"]
+    cli(*move, "--yes")
+    assert git(remote, "rev-parse", "main") == git(project, "rev-parse", "HEAD") == before
+    assert not git(project, "status", "--porcelain", "--untracked-files=no")
+    assert "pushed" not in cli(*move).out
+
+
+@pytest.mark.parametrize("move", [["undo", "call:c1"], ["rollback", "base"]])
+def test_what_was_pushed_stays_while_the_push_is_not_undone(
+    cli: Cli, project: Path, remote: Path, move: list[str]
+) -> None:
+    """The push needs --yes. Undone by itself, it is no reason any more."""
+    before = git(project, "rev-parse", "HEAD")
+    cli("checkpoint", "base")
+    commit_and_push(project)
+    left = cli(*move, "--json", check=False)
+    (gap,) = left.json["report"]["not_undone"]
+    assert left.code == 6 and git(project, "rev-parse", "HEAD") == git(remote, "rev-parse", "main") != before
+    assert "pushed to origin/main" in gap["reason"] and ("--pushed" in gap["reason"]) == (move[0] == "rollback")
+    assert not any(".git" in action["path"] for action in left.json["plan"]["actions"] if "path" in action)
+    cli("compensate", "base", "--execute", "--yes")
+    assert cli(*move).code == 0
+    assert git(remote, "rev-parse", "main") == git(project, "rev-parse", "HEAD") == before
+
+
+def test_what_was_pushed_stays_where_the_push_cannot_be_undone(cli: Cli, project: Path, remote: Path) -> None:
+    """Somebody pushed on top of it in the meantime: the plan promised, and the report says what became of it."""
+    cli("checkpoint", "base")
+    commit_and_push(project)
+    here = git(project, "rev-parse", "HEAD")
+    other = project.parent / "other"
+    git(project.parent, "clone", "-q", str(remote), str(other), "-b", "main")
+    git(other, "commit", "-q", "--allow-empty", "-m", "three")
+    git(other, "push", "-q", "origin", "main")
+    answer = cli("undo", "call:c1", "--yes", "--json", check=False)
+    assert answer.code == 6 and git(project, "rev-parse", "HEAD") == here
+    assert "pushed to origin/main" in answer.json["report"]["not_undone"][0]["reason"]
+    assert not any(".git" in action["path"] for action in answer.json["plan"]["actions"] if "path" in action)
 
 
 def test_bad_case_6_a_later_push_by_somebody_else_is_not_overwritten(cli: Cli, project: Path, remote: Path) -> None:

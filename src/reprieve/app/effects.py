@@ -16,6 +16,7 @@ from reprieve.model.window import field
 from reprieve.rollback.agreed import only_agreed
 from reprieve.rollback.effects import hash_of_plan, plan_effects, undo_effects
 from reprieve.rollback.plan import make_plan
+from reprieve.rollback.repository import PUSHED
 from reprieve.store.hashing import sha256
 
 _UNDONE_BY = (UNDO_EFFECT, CANCEL_EFFECT)  # verbs of what a yes undoes
@@ -273,6 +274,12 @@ class Side:
         both = sha256(plan.id.encode() + hash_of_plan(self.actions, self.journal, sha256))
         return plan.replace(id=both.hex()[: len(plan.id)], effects=self.actions)
 
+    def unpushed(self) -> frozenset[str]:
+        """Remote branches whose pushes it undoes, as git names them."""
+        undone = (action.effect for action in self.actions if action.verb == UNDO_EFFECT and action.kind == "command")
+        resources = (self.journal.get(id).resource for id in undone)
+        return frozenset(name[4:].replace(" ", "/", 1) for name in resources if name.startswith("git:"))
+
     def refuse_conflicts(self) -> None:
         """Raises Conflict before anything is touched."""
         clashes = [action for action in self.actions if action.verb == CLASH]
@@ -371,6 +378,19 @@ def move_world(
     with ws.store.lock(ws.id), journal_of(ws) as journal:
         files, _ = ws.move_files(make, beside, dry_run=True, expect="")
         side = Side(ws, journal, outside(journal), spares_since="" if everything else files.target)
+        is_pushed = any(gap.reason.startswith(PUSHED) for gap in files.not_undone)
+        if effects == "undo" and is_pushed and (unpushed := side.unpushed()):
+
+            def told(moves: Moves) -> Plan:
+                moves.unpushed = unpushed
+                return make(moves)
+
+            def told_beside(moves: Moves, annex: Annex) -> Plan | None:
+                moves.unpushed = unpushed
+                return beside(moves, annex) if beside is not None else None
+
+            # commits that nobody else will have any more need not stay
+            files, _ = ws.move_files(told, told_beside if beside is not None else None, dry_run=True, expect="")
         whole = side.joined(files)
         if dry_run:
             return whole, None
@@ -399,9 +419,9 @@ def move_world(
             plan = beside(moves, annex) if beside is not None else None
             return None if plan is None else only_agreed(plan, files, annex.path)
 
-        _, report = ws.move_files(made, made_beside if beside is not None else None, dry_run=False, expect="")
+        done, report = ws.move_files(made, made_beside if beside is not None else None, dry_run=False, expect="")
         assert report is not None
-        return whole, report.replace(effects=tuple(side.outcomes))
+        return whole.replace(actions=done.actions), report.replace(effects=tuple(side.outcomes))
 
 
 def undo_one(

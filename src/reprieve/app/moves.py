@@ -47,6 +47,7 @@ class Moves:
     def __init__(self, ws: Workspace, seen: Snapshot) -> None:
         self.ws, self.capture, self.timeline, self.seen = ws, ws.capture, ws.timeline, seen
         self.contents: dict[bytes, bytes] = {}  # what merges made
+        self.unpushed: frozenset[str] = frozenset()  # remote branches whose pushes are undone with what is planned
         self.undone: frozenset[str] = frozenset()  # keys of the steps that the last plan of `undo` takes back
         self._unknown: tuple[Gap, ...] = ()  # what the last plan is about and knows nothing of
         self._closed = frozenset(gap.path for gap in seen.gaps if gap.reason == UNREADABLE)
@@ -237,6 +238,7 @@ class Moves:
         from reprieve.rollback.decided import Tools
         from reprieve.rollback.selective import decide
 
+        choices = choices.replace(unpushed=self.unpushed)
         only = self.capture.limits.only
         is_seen = (lambda path: path.partition(b"/")[0] in only) if only else (lambda path: True)
         databases = self._databases

@@ -26,6 +26,7 @@ class Choices(Value):
 
     on_conflict: str = "abort"  # abort, keep, theirs, merge, both
     take_pushed: bool = False  # also take back commits that were pushed since
+    unpushed: frozenset[str] = frozenset()  # remote branches whose pushes are undone together with the files
     is_strict: bool = False  # one step out of many: moved files are not followed, shared git history is a conflict
 
 

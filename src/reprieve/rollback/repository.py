@@ -17,13 +17,17 @@ from reprieve.files.gitindex import essence
 from reprieve.model.change import Gap
 from reprieve.model.entry import DIR, FILE, Entry
 from reprieve.model.value import Value
+from reprieve.rollback.takeout import THEIRS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from reprieve.model.plan import Choices
     from reprieve.rollback.chains import Chain, Link
     from reprieve.rollback.takeout import Read
+
+PUSHED = "commits were pushed to"  # what the reason of a gap begins with
 
 _LARGEST = 64 << 20
 _NOTES = (b"COMMIT_EDITMSG", b"FETCH_HEAD", b"ORIG_HEAD", b"gc.log")  # git writes them down in passing; nothing follows
@@ -63,12 +67,12 @@ def decide(
     *,
     read: Read,
     look: Callable[[bytes], bytes | None],
-    take_pushed: bool,
-    gives_way: bool = False,
+    choices: Choices,
 ) -> Repository:
     """What the repository becomes without the taken changes. `look` reads a file as it is now.
 
-    `gives_way`: what both sides moved goes back to what it was, where it can do so without what only others moved.
+    Where one step is taken out and the caller chose `theirs`, what both sides moved goes back to what it was, if it can
+    do so without what only others moved.
     """
     now = {chain.path: chain.now for chain in chains}
     links = {
@@ -81,16 +85,17 @@ def decide(
         return Repository({c.path: c.then for c in chains} if all(map(is_taken, every)) else now)
     if not any(is_taken(link) for some in links.values() for link in some):
         return Repository(now)
-    pushed = [] if take_pushed else _pushed(at, chains, read)
+    pushed = set() if choices.take_pushed else _pushed(at, chains, read) - choices.unpushed
     if pushed:
-        names = ", ".join(sorted(pushed))
-        return Repository(now, (Gap(at, f"commits were pushed to {names} since; git's history is left as it is"),))
+        how = "" if choices.is_strict else "; rollback --pushed takes it back all the same"
+        reason = f"{PUSHED} {', '.join(sorted(pushed))} since; git's history is left as it is{how}"
+        return Repository(now, (Gap(at, reason),))
     if all(is_taken(link) for some in links.values() for link in some):
         return Repository({chain.path: chain.then for chain in chains})
     if _are_last(links, is_taken):
         return Repository({chain.path: _before_taken(chain, links[chain.path], is_taken) for chain in chains})
     both = _Both(at, chains, links, is_taken)
-    if gives_way and both.can_give_way(look(at + b"/HEAD") or b"", read):
+    if choices.is_strict and choices.on_conflict == THEIRS and both.can_give_way(look(at + b"/HEAD") or b"", read):
         return both.gone_back()
     return both.as_it_is(look(at + b"/HEAD") or b"")
 
@@ -131,7 +136,12 @@ class _Both:
                 self.wanted[path] = chain.then
             else:
                 self.wanted[path] = chain.now
-                is_unnamed = self._is_history(path) or (path == stash[1] and stash[0] in self.chains)
+                # a remote's refs tell what is there; whoever fetches moves them
+                is_unnamed = (
+                    self._is_history(path)
+                    or self._inner(path).startswith(b"refs/remotes/")
+                    or (path == stash[1] and stash[0] in self.chains)
+                )
                 if any(taken) and not is_unnamed and not _is_dir(chain) and self._inner(path) not in _NOTES:
                     self.mixed.append(path)
 
@@ -218,7 +228,7 @@ def is_refreshed(path: bytes, before: Entry | None, after: Entry | None, read: R
 
 
 def _pushed(at: bytes, chains: Iterable[Chain], read: Read) -> set[str]:
-    """Remote branches that a push has moved since, by git's own log of them."""
+    """Remote branches that a push has moved since, by git's own log of them, and none has moved back."""
     found = set()
     prefix = at + b"/logs/refs/remotes/"
     for chain in chains:
@@ -226,10 +236,23 @@ def _pushed(at: bytes, chains: Iterable[Chain], read: Read) -> set[str]:
             continue
         then = read(chain.then) if chain.then is not None and chain.then.kind == FILE and not chain.then.gap else b""
         text = read(chain.now)
-        new = text[len(then) :] if text.startswith(then) else text
-        if any(line.endswith(b"\tupdate by push") for line in new.split(b"\n")):
+        if _is_pushed(text[len(then) :] if text.startswith(then) else text):
             found.add(chain.path[len(prefix) :].decode("utf-8", "replace"))
     return found
+
+
+def _is_pushed(log: bytes) -> bool:
+    """Whether pushes moved a branch on, by lines of its log: OLD NEW WHO WHEN <tab> WHAT."""
+    base, is_pushed = b"", False
+    for line in log.split(b"\n"):
+        commits, _, what = line.partition(b"\t")
+        old, new, *_ = (*commits.split(b" ", 2), b"", b"")
+        if what == b"update by push":
+            base = base or old
+            is_pushed = new != base
+        elif not is_pushed:
+            base = new  # fetched: that is what the remote has
+    return is_pushed
 
 
 def _is_dir(chain: Chain) -> bool:

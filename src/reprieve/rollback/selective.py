@@ -88,15 +88,8 @@ class _Work:
 
     def repositories(self) -> None:
         for at, some in repository.repositories(self.chains).items():
-            found = repository.decide(
-                at,
-                some,
-                self.is_taken,
-                read=self.tools.read,
-                look=self.tools.look,
-                take_pushed=self.choices.take_pushed,
-                gives_way=self.choices.is_strict and self.choices.on_conflict == THEIRS,
-            )
+            tools, choices = self.tools, self.choices
+            found = repository.decide(at, some, self.is_taken, read=tools.read, look=tools.look, choices=choices)
             self.left += found.left
             for path, entry in found.wanted.items():
                 self.outcomes[path] = Outcome(entry)
