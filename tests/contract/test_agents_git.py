@@ -187,6 +187,18 @@ def test_B7_a_persons_commit_on_top_of_the_agents_stays(desk: Desk) -> None:
     is_whole(desk)
 
 
+@pytest.mark.parametrize("choice", ["abort", "keep", "theirs", "merge", "both"])
+def test_B7_history_that_both_moved_stops_no_rollback_of_files(desk: Desk, choice: str) -> None:
+    """Whatever is chosen for conflicts: the stash stays, the report names it, the files come back."""
+    start = desk.checkpoint()
+    desk.agent("git stash drop -q; echo agent > agent.txt")
+    desk.sh("echo mine >> two.txt; git stash -q -m mine")
+    said = seen_by_git(desk)[1:]
+    _, report = desk.rollback(start, on_conflict=choice)
+    assert ["refs/stash" in gap.reason for gap in report.not_undone] == [True] and report.is_partial
+    assert seen_by_git(desk)[1:] == said and not (desk.root / "agent.txt").exists()
+
+
 def test_B7_a_persons_commit_before_the_agents_stays_and_the_agents_goes(desk: Desk) -> None:
     """First the person, then the agent: the repository is as the person left it, exactly."""
     start = desk.checkpoint()

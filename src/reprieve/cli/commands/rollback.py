@@ -30,6 +30,8 @@ SPEC = Command(
         "The tree becomes what it was at REF: bytes, modes, times, links, and git's HEAD, branches, index and stash. "
         "What you did yourself since, outside of every run and agent's step, stays; where both changed a file, the "
         "agent's part is taken out of it, and where that is not possible nothing is touched and the conflict is shown. "
+        "A branch, HEAD, index or stash that both moved is no conflict, whatever --on-conflict says: it stays and is "
+        "named (exit 6), and the files come back. "
         "What is there now is kept first, so `redo` takes the rollback back. Paths that a checkpoint could not protect "
         "are never touched. A program that has a file open for writing which is replaced or removed is named: it "
         "writes on to the old one. "
