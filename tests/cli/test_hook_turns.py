@@ -270,6 +270,26 @@ def test_what_a_person_did_after_a_turn_of_mere_words_stays_whatever_was_moved_s
         assert (project / "a").read_text() == "c1"
 
 
+def test_a_turn_of_mere_words_has_nothing_to_undo(claude: Claude, project: Path, cli: Cli) -> None:
+    """`show` and `rollback` know it, and so does `undo`: it changed no file, and nothing else is taken for it."""
+    other = Claude(project, "s2")
+    for who in (other, claude):
+        who.prompt("make", prompt_id="p1")
+        write(who, f"{who.session}c1", project / f"{who.session}-1")
+    other.prompt("make more", prompt_id="p2")
+    write(other, "s2c2", project / "s2-2")
+    claude.prompt("only words", prompt_id="p2")
+    claude.prompt("go on", prompt_id="p3")
+    write(claude, "s1c3", project / "s1-3")
+    assert cli("show", "turn:2", "--json").json["entry"]["label"] == "only words"
+    said = cli("undo", "turn:2")
+    assert "turn 2 changed no file here" in said.out
+    assert all((project / name).exists() for name in ("s1-1", "s1-3", "s2-1", "s2-2"))
+    assert cli("undo", "turn:4", check=False).code == 2
+    cli("undo", "turn:3")
+    assert not (project / "s1-3").exists() and (project / "s2-2").exists()
+
+
 def test_going_to_a_turn_of_mere_words_undoes_what_was_moved_since(claude: Claude, project: Path, cli: Cli) -> None:
     """Nobody worked there: who names it wants back what a rollback took away, but for what a person made since."""
     claude.prompt("one")

@@ -158,7 +158,8 @@ class Moves:
             # its changes are undone already: to set times is no part of it that was left over
             decided = decided.replace(differences=())
             return self._decided(UNDO, target, step.name, decided, found, selects, of=of, dependants=later)
-        return plan.replace(is_idle=is_idle)
+        # what others did since is not kept from it: it has nothing to take
+        return plan.replace(is_idle=True, kept=()) if is_idle else plan
 
     def undo_beside(self, keys: frozenset[str], *, choices: Choices) -> Plan:
         """What happened in these steps of the workspace, on the timeline of a tracked path."""

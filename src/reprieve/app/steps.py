@@ -6,6 +6,7 @@ from reprieve.app import refs
 from reprieve.app.authorship import window_of, windows
 from reprieve.app.times import number
 from reprieve.errors import BadRef
+from reprieve.model.talk import END, talk_of
 from reprieve.model.timeline import CHECKPOINT, TimelineEntry
 from reprieve.model.value import Value
 from reprieve.model.window import SEAL, closes, field
@@ -142,17 +143,30 @@ def _of_window(timeline: Timeline, opened: TimelineEntry, id: str, name: str) ->
 
 def _turn(timeline: Timeline, number: int, session: str = "") -> Step:
     """All windows of a turn of that session, or of the newest one that has a turn of that number."""
+    session = session or _session_of(timeline, number)
     found = []
     for opened, window in windows(timeline):
         who = window.actor.partition("/")[0]
-        if window.turn == number and (not session or who == session):
-            session = who
+        if window.turn == number and who == session:
             found.append((opened, window))
         elif found and who == session and window.turn and window.turn < number:
             break
-    if not found:
-        raise BadRef(f"there is no turn {number}", hints=["see the turns: reprieve log"])
+    if not found:  # a turn of mere words: a step in which nothing was done
+        began = refs.resolve(timeline, f"turn:{number}", now_ns=0)
+        return Step(f"turn:{number}", f"turn {number}", began.seq, began, began)
     first, newest = found[-1][0], found[0]
     last = _of_window(timeline, newest[0], newest[1].id, newest[1].step)
     keys = frozenset(window.id for _, window in found)
     return Step(newest[1].id, f"turn {number}", first.seq, first, last.entry, keys)
+
+
+def _session_of(timeline: Timeline, turn: int) -> str:
+    """The newest session that has a turn of that number, if only of words."""
+    for entry in timeline.backwards():
+        window = window_of(entry) if entry.kind == CHECKPOINT else None
+        if window is not None and window.turn == turn:
+            return window.actor.partition("/")[0]
+        talk = talk_of(entry.data)
+        if talk is not None and talk.turn == turn and talk.at != END:
+            return talk.who
+    raise BadRef(f"there is no turn {turn}", hints=["see the turns: reprieve log"])
