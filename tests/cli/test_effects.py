@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from support import Cli
 
 
@@ -11,6 +13,17 @@ def test_none_yet(cli: Cli) -> None:
     cli("checkpoint")
     assert cli("effects").out == "No effects\n"
     assert cli("effects", "--json").json["effects"] == []
+
+
+@pytest.mark.parametrize("command", ["keep", "effects --since", "compensate"])
+@pytest.mark.parametrize("name", ["nosuch", "call:nosuch"])
+def test_a_name_that_means_nothing_is_an_error_also_before_the_first_effect(cli: Cli, command: str, name: str) -> None:
+    """Exit 2, and not "nothing to do": a slip of the pen must not look like an answer."""
+    cli("checkpoint", "base")
+    refused = cli(*command.split(), name, check=False)
+    assert refused.code == 2 and name in refused.err
+    assert cli(*command.split(), "base", check=False).code == (2 if command == "keep" else 0)  # `base` ends no step
+    assert cli(command.split()[0]).code == 0
 
 
 def test_newest_first_with_class_state_and_whether_it_can_be_undone(cli: Cli) -> None:

@@ -187,26 +187,23 @@ def _is_agent(ws: Workspace) -> bool:
 
 def effects_since(ws: Workspace, ref: str | None, *, is_open: bool = False) -> Iterator[Effect]:
     """Effects since that point (None: all), newest first."""
+    since = ws.resolve(ref).seq if ref else 0  # first: a name that means nothing is an error, journal or not
     if not journals.has_journal(ws):
         return
-    since = ws.resolve(ref).seq if ref else 0
     with journal_of(ws) as journal:
         yield from journal.effects(since=since, is_open=is_open)
 
 
 def keep(ws: Workspace, step: str | None) -> list[Effect]:
     """Accept effects: their inverses are retired. None: all up to now; else an effect's id or a step."""
+    one = find_effect(ws, step) if step is not None else None
+    is_in = _in_step(ws, step) if step is not None and one is None else lambda effect: True
     if not journals.has_journal(ws):
         return []
-    one = find_effect(ws, step) if step is not None else None
     with journal_of(ws) as journal:
         if one is not None:
             return [journal.keep(one.id)]
-        if step is not None:
-            is_in = _in_step(ws, step)
-            chosen = [e for e in journal.effects(is_open=True) if is_in(e)]
-        else:
-            chosen = list(journal.effects(is_open=True))
+        chosen = [effect for effect in journal.effects(is_open=True) if is_in(effect)]
         return [journal.keep(effect.id) for effect in chosen if effect.state != HELD]
 
 
@@ -500,9 +497,10 @@ def compensate(ws: Workspace, ref: str | None, *, everything: bool = False) -> S
     """
     from reprieve.app import refs
 
+    named = ws.resolve(ref) if ref else None
     if not journals.has_journal(ws):
         return None
-    target = ws.resolve(ref) if ref else refs.latest(ws.timeline)
+    target = named or refs.latest(ws.timeline)
     journal = journals.open_journal(ws)
     chosen = journal.effects(since=target.seq, is_open=True)
     return Side(ws, journal, chosen, spares_since="" if everything else target.id)
