@@ -483,3 +483,10 @@ def test_what_is_in_a_folder_that_is_no_workspace_is_not_called_protected(cli: C
     result = cli("track", "README.md", check=False)
     assert result.code != 0 and "is not in a workspace" in result.err and "protected already" not in result.err
     assert cli("status", check=False).code != 0, "no workspace was made"
+
+
+def test_there_is_nothing_to_remove_in_a_folder_that_is_no_workspace(cli: Cli, project: Path, dotfile: Path) -> None:
+    assert cli("track", "--remove", str(dotfile), check=False).code == 3
+    assert cli("status", check=False).code == 3, "no workspace was made"
+    assert cli("track", str(dotfile)).code == 0
+    assert cli("status").code == 0

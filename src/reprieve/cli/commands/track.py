@@ -19,7 +19,7 @@ SPEC = Command(
     details=(
         "Checkpoints of this workspace hold these paths too, and `rollback`, `undo` and `redo` move them along. Plans "
         "and reports name them by their full path. A link is tracked together with what it leads to, an "
-        "SQLite database with its logs."
+        "SQLite database with its logs. In a folder that is in no workspace it makes one, as `checkpoint` does."
     ),
     arguments=(Argument("PATH", "A file or folder; none: show what is tracked", is_many=True, complete="path"),),
     options=(Option("--remove", "Track these no longer; their history stays"),),
@@ -31,7 +31,7 @@ def run(args: Parsed, out: Terminal) -> int:
     here = os.path.join(os.path.realpath(args.start), "")
     # what is in this folder needs no workspace that tracks it, but one around it, which 'init' makes
     is_outside = not any(os.path.join(os.path.realpath(path), "").startswith(here) for path in given)
-    with opening.workspace(args, out, create=bool(given) and is_outside) as ws:
+    with opening.workspace(args, out, create=bool(given) and is_outside and not args.flag("remove")) as ws:
         if args.flag("remove"):
             found = untrack(ws, given)
         else:
