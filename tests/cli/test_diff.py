@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support import Cli
 from support.terminal import at_terminal
 
@@ -81,6 +83,17 @@ def test_nothing_differs(cli: Cli) -> None:
     cli("checkpoint")
     assert cli("diff").out == ""
     assert cli("diff", "--json").json["changes"] == []
+
+
+@pytest.mark.parametrize("more", [[], ["--stat"], ["--", "README.md"]])
+def test_without_a_checkpoint_it_says_what_status_says(cli: Cli, more: list[str]) -> None:
+    """Nothing to compare with is not "nothing differs"."""
+    cli("init")
+    assert cli("diff", *more).out == cli("status").out
+    assert "No checkpoint yet" in cli("diff", *more).out
+    assert cli("diff", "--json", *more).json["since"] is None
+    made = cli("checkpoint", "--json").json["checkpoint"]["id"]
+    assert cli("diff", "--json", *more).json["since"]["id"] == made
 
 
 def test_a_large_file_is_told_and_not_drawn(cli: Cli, project: Path) -> None:

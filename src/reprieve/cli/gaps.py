@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 SHOWN = 20  # more than a screen of them hides the answer; --json has them all
 
 
+def show_unprotected(out: Terminal) -> None:
+    """A workspace without a checkpoint: nothing is known to compare with, which is not "nothing changed"."""
+    out.line("No checkpoint yet: everything here is unprotected")
+    out.say("Take one with: reprieve checkpoint")
+
+
 def show_gaps(out: Terminal, gaps: Sequence[Gap]) -> None:
     """One line for each gap, up to a screenful."""
     if not gaps:

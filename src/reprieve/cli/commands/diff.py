@@ -6,9 +6,10 @@ from reprieve.app.beside import since
 from reprieve.app.compared import changes_json, compare_all
 from reprieve.app.patch import stat_lines
 from reprieve.app.paths import beneath_root
-from reprieve.app.render import gap_json
+from reprieve.app.render import entry_json, gap_json
 from reprieve.cli import opening
 from reprieve.cli.choices import ACTOR
+from reprieve.cli.gaps import show_unprotected
 from reprieve.cli.refs import REF_HELP
 from reprieve.cli.show_diff import show_diff, write_line
 from reprieve.cli.show_effects import one_line
@@ -50,10 +51,14 @@ def run(args: Parsed, out: Terminal) -> int:
         effects = since(ws, found.base, until=until) if not paths else []
         if out.json:
             out.answer(
+                since=entry_json(found.base) if found.base else None,
                 changes=changes_json(ws, found.changes, b_is_live=other is None),
                 effects=effects,
                 gaps=[gap_json(gap) for gap in found.gaps],
             )
+            return 0
+        if found.base is None:
+            show_unprotected(out)
             return 0
         with out.paged():
             compared = compare_all(ws, found.changes, b_is_live=other is None)

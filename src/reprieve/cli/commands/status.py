@@ -6,7 +6,7 @@ from reprieve.app.beside import since
 from reprieve.app.plan_story import unfinished
 from reprieve.app.render import status_json
 from reprieve.cli import humane, opening
-from reprieve.cli.gaps import show_gaps
+from reprieve.cli.gaps import show_gaps, show_unprotected
 from reprieve.cli.refs import REF_HELP
 from reprieve.cli.show_changes import show_changes
 from reprieve.cli.show_effects import one_line
@@ -44,8 +44,7 @@ def run(args: Parsed, out: Terminal) -> int:
             return 0
     base = status.base
     if base is None:
-        out.line("No checkpoint yet: everything here is unprotected")
-        out.say("Take one with: reprieve checkpoint")
+        show_unprotected(out)
         return 0
     name = f'{base.id} "{humane.safe(base.title)}"' if base.title else base.id
     out.line(f"Since {name} ({humane.age(base.created_at)}):")
