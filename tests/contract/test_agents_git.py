@@ -449,6 +449,53 @@ def test_F38_a_persons_commit_in_one_repository_and_the_agents_in_another(desk: 
     is_whole(desk, "nested")
 
 
+@pytest.fixture
+def worktree(template: Path, tmp_path: Path, home: Path) -> Iterator[Desk]:
+    """A workspace that is a linked worktree of a repository outside of it."""
+    shutil.copytree(template, tmp_path / "main", symlinks=True)
+    Desk.sh(_Place(tmp_path / "main"), "git worktree add -q ../side feature")  # type: ignore[arg-type]
+    with Desk(tmp_path / "side") as desk:
+        yield desk
+
+
+MOVES_IN_A_WORKTREE = {
+    "commits": "echo x >> README.md; git commit -q -am agent",
+    "stages": "echo x > x; git add x",
+    "switches": "git checkout -q -b other",
+    "stashes": "echo x >> README.md; git stash -q",
+    "resets": "git reset -q --hard HEAD~1",
+}
+
+
+@pytest.mark.parametrize("act", MOVES_IN_A_WORKTREE.values(), ids=MOVES_IN_A_WORKTREE)
+@pytest.mark.parametrize("move", ["undo", "rollback"])
+def test_F38_what_an_agent_moves_in_a_repository_outside_is_named(worktree: Desk, act: str, move: str) -> None:
+    """HEAD, branch, index and stash of a linked worktree are elsewhere: a gap, and not undone."""
+    start = worktree.checkpoint()
+    gaps = {gap.path: gap.reason for gap in worktree.ws.status().gaps}
+    assert str(worktree.root.parent / "main" / ".git" / "worktrees" / "side") in gaps[b".git"]
+    files = {path.name: path.read_bytes() for path in worktree.root.iterdir() if path.is_file()}
+    worktree.agent(act)
+    said = seen_by_git(worktree)[1:]
+    _, report = worktree.undo("call:1") if move == "undo" else worktree.rollback(start)
+    assert [gap.path for gap in report.not_undone] == [b".git"] and report.is_partial
+    assert "'call:1'" in report.not_undone[0].reason
+    assert {path.name: path.read_bytes() for path in worktree.root.iterdir() if path.is_file()} == files
+    assert seen_by_git(worktree)[1:] == said
+
+
+def test_F38_nothing_is_named_of_a_repository_outside_that_the_step_left_alone(worktree: Desk) -> None:
+    """A person's commit since is no news, nor is an index that `git status` wrote anew, nor what was moved back."""
+    worktree.agent("echo x > x; git branch y; git branch -D y; touch README.md; git status", step="call:1")
+    worktree.agent("git checkout -q -b other", step="call:2")
+    worktree.sh("git checkout -q feature; git branch -D other")
+    _, report = worktree.undo("call:2")
+    assert not report.not_undone
+    worktree.sh("git commit -q --allow-empty -m mine")
+    _, report = worktree.undo("call:1")
+    assert not report.not_undone and not report.is_partial and not (worktree.root / "x").exists()
+
+
 def test_F39_a_lock_that_the_agent_left_goes_and_a_persons_stays(desk: Desk) -> None:
     start = desk.checkpoint()
     desk.agent("touch .git/refs/heads/agent.lock; git branch agents")

@@ -17,7 +17,7 @@ from reprieve.files.capture import Capture
 from reprieve.files.snapshot import Limits
 from reprieve.model.change import Gap
 from reprieve.model.timeline import CHECKPOINT, UNDO
-from reprieve.model.window import field
+from reprieve.model.window import closes, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,11 +39,16 @@ def with_beyond(ws: Workspace, plan: Plan, is_meant: Callable[[Window], bool]) -
         return plan
     calls: dict[str, list[Opened]] = {}  # by the id of the other workspace, oldest first
     files: dict[str, tuple[str, str]] = {}  # in no workspace: what it was, and the first step that named it
+    moved: dict[str, tuple[str, str]] = {}  # by window: git's state before a step in a linked worktree, and its name
     for entry in (target, *ws.timeline.after(target.seq)):
-        others, outside = also_of(entry), outside_of(entry.data)
-        window = window_of(entry) if others or outside else None
+        others, outside, git = also_of(entry), outside_of(entry.data), field(entry.data, "worktree")
+        if git and moved.get(closes(entry.data), ("", ""))[0] == git:
+            del moved[closes(entry.data)]  # the step left git alone
+        window = window_of(entry) if others or outside or git else None
         if window is None or not is_meant(window):
             continue
+        if git:
+            moved[window.id] = git, window.step
         for id in others:
             calls.setdefault(id, []).append((entry, window))
         for path, state in outside.items():
@@ -51,7 +56,19 @@ def with_beyond(ws: Workspace, plan: Plan, is_meant: Callable[[Window], bool]) -
     records = [record for record in ws.store.workspaces() if record.id in calls] if calls else []
     found = [_Elsewhere(ws, record, calls[record.id]).gap(plan.kind) for record in records]
     found += [_gap_of(path, step) for path, (state, step) in files.items() if not is_as_it_was(path, state)]
+    if moved:
+        found.append(_gap_of_git(ws.root, *next(iter(moved.values()))))
     return plan.replace(not_undone=(*plan.not_undone, *(gap for gap in found if gap is not None)))
+
+
+def _gap_of_git(root: bytes, state: str, step: str) -> Gap | None:
+    from reprieve.files.worktree import state_of
+
+    if state_of(root) == state:
+        return None
+    return Gap(
+        b".git", f"git's HEAD, branch, index or stash moved since '{step}'; they are outside, so they stay as they are"
+    )
 
 
 def _gap_of(path: str, step: str) -> Gap:

@@ -42,6 +42,14 @@ def is_as_it_was(path: str, state: str) -> bool:
     return state != _UNKNOWN and _state(path) == state
 
 
+def worktree_json(root: bytes, more: str) -> str:
+    """More of the data of the checkpoint before or after a step: git's state, where it is a worktree linked outside."""
+    from reprieve.files.worktree import state_of
+
+    state = state_of(root)
+    return ",".join(filter(None, (more, f'"worktree":"{state}"' if state else "")))
+
+
 def _state(path: str) -> str:
     """The hash of what a file holds, "" if there is none."""
     try:

@@ -6,6 +6,7 @@ import os
 import time
 
 from reprieve.app import refs
+from reprieve.app.outside import worktree_json
 from reprieve.errors import BadRef, Conflict, StoreFailed
 from reprieve.files import native, tree
 from reprieve.files.capture import Capture
@@ -208,7 +209,8 @@ class Workspace:
         window = Window(id, actor, step or f"call:{id}", turn=turn, pid=pid, born=born(pid) if pid else 0)
         window = window.replace(parent=parent, key=key, is_background=is_background, is_container=is_container)
         window = window.replace(writes=writes)
-        made = self.checkpoint(label, note=note, opens=window, data=data)
+        data = worktree_json(self.root, data.removeprefix("{").removesuffix("}"))
+        made = self.checkpoint(label, note=note, opens=window, data=data and f"{{{data}}}")
         return made, window.replace(opened=made.entry.id)
 
     def close_window(
@@ -225,7 +227,7 @@ class Workspace:
 
         `actor`: who made what changed, where the caller knows better than the windows tell.
         """
-        data = sealed(window.opened, more)
+        data = sealed(window.opened, worktree_json(self.root, more))
         return self.checkpoint(label, note=note, step=window.step, data=data, closes=window.id, left=left, actor=actor)
 
     def resolve(self, ref: str) -> TimelineEntry:

@@ -10,6 +10,7 @@ from reprieve.files.attribution import altered, author_now, closed, last_standin
 from reprieve.files.content import WHOLE, read
 from reprieve.files.index import Loaded, index_tag, load_index, rebuild, retag, save_index
 from reprieve.files.snapshot import Limits, Snapshot, take_snapshot
+from reprieve.files.worktree import linked_outside
 from reprieve.model.change import Gap, how_to_open
 from reprieve.model.chunks import encode_chunks
 from reprieve.model.timeline import CHECKPOINT, FORGET, Draft, TimelineEntry
@@ -83,7 +84,7 @@ class Capture:
                         raise
                     # a damaged index, or names that changed places under our eyes: once more, from the timeline
                     loaded = rebuild(self.tree_at(head.seq), self._accepts()) if head is not None else loaded
-            return self._until_git_rests(seen, loaded, take) if keep else seen
+            return self._with_worktree(self._until_git_rests(seen, loaded, take) if keep else seen)
         except ValueError as e:
             raise StoreFailed(
                 f"the folder changes faster than it can be read ({e}); nothing was recorded",
@@ -101,6 +102,16 @@ class Capture:
             raise StoreFailed(f"the folder could not be read: {e.strerror or e}", hints=hints) from e
         finally:
             self.reporter.finished("checkpoint")
+
+    def _with_worktree(self, seen: Snapshot) -> Snapshot:
+        """Name what git keeps elsewhere, if the folder is a worktree of a repository outside of it."""
+        if self.limits.only and b".git" not in self.limits.only:
+            return seen
+        elsewhere = linked_outside(os.fsencode(self._root))
+        if not elsewhere:
+            return seen
+        reason = f"leads outside: git's HEAD, branches, index and stash are in {os.fsdecode(elsewhere)}"
+        return seen.replace(gaps=(*seen.gaps, Gap(b".git", reason)))
 
     def _until_git_rests(
         self, seen: Snapshot, loaded: Loaded, take: Callable[[Buffer | None, Buffer | None, told.Mark | None], Snapshot]
