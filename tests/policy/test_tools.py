@@ -181,7 +181,49 @@ def test_pairs_by_name(tool: str, other: str) -> None:
     ],
 )
 def test_the_id_comes_from_the_structured_answer_alone(answer: object, found: dict[str, object] | None) -> None:
-    undo = undo_of("create_item", {"item_id": "mine"}, answer, rule=None, tools={"delete_item": SCHEMA})
+    undo = undo_of("create_item", {"name": "x"}, answer, rule=None, tools={"delete_item": SCHEMA})
+    assert undo.arguments == found and bool(undo.why) is (found is None)
+
+
+BOTH = ("issue_id", "comment_id")
+
+
+@pytest.mark.parametrize(
+    ("tool", "required", "arguments", "answer", "found"),
+    [
+        # what the caller named keeps the caller's value; a plain id is the new thing's
+        ("create_comment", BOTH, {"issue_id": 7}, {"id": 2}, {"issue_id": 7, "comment_id": 2}),
+        ("create_comment", BOTH, {"issue_id": 7}, {"id": 2, "issue_id": 3}, {"issue_id": 7, "comment_id": 2}),
+        ("createComment", ("issueId", "commentId"), {"issueId": 7}, {"id": 2}, {"issueId": 7, "commentId": 2}),
+        ("create_issue_comment", BOTH, {"issue_id": 7}, {"id": 2}, {"issue_id": 7, "comment_id": 2}),
+        ("comment_create", BOTH, {"issue_id": 7}, {"id": 2}, {"issue_id": 7, "comment_id": 2}),
+        ("create_comment", ("issue_id", "id"), {"issue_id": 7}, {"id": 2}, {"issue_id": 7, "id": 2}),
+        ("create", ("note_id",), {}, {"id": 2}, {"note_id": 2}),
+        # one plain id is not two names
+        ("create_comment", BOTH, {}, {"id": 2}, None),
+        ("create_comment", ("owner_id",), {}, {"id": 2}, None),
+        ("create_comment", BOTH, {}, {"issue_id": 7, "comment_id": 2}, {"issue_id": 7, "comment_id": 2}),
+        # another object's id is not the thing's
+        ("create_comment", ("comment_id",), {}, {"author": {"id": 1}, "comment": {"id": 2}}, {"comment_id": 2}),
+        ("create_comment", ("comment_id",), {}, {"author": {"id": 1}}, None),
+        ("create_comment", ("comment_id",), {}, {"author": {"comment_id": 1}}, None),
+        ("create_comment", ("comment_id",), {}, {"id": "request-1", "comment": {"id": 2}}, None),
+        # what was named or there before the call is not taken away
+        ("create_comment", ("comment_id",), {"comment_id": 1}, {"id": 2}, None),
+        ("create_comment", ("comment_id",), {"comment_id": 1}, {"comment_id": 1}, None),
+        ("create_comment", ("id",), {"id": 1}, {"id": 2}, None),
+        ("create_comment", ("comment_id",), {"issue": 7}, {"id": 7, "comments": [{"id": 2}]}, None),
+        # nobody can say what it needs
+        ("create_comment", (["comment_id"],), {}, {"id": 2}, None),
+        ("create_comment", ({"a": 1}, "comment_id"), {}, {"id": 2}, None),
+    ],
+)
+def test_a_guessed_inverse_names_what_the_call_made_and_nothing_else(
+    tool: str, required: tuple[Any, ...], arguments: dict[str, object], answer: object, found: dict[str, object] | None
+) -> None:
+    schema = {"inputSchema": {"required": list(required)}}
+    other = tool.replace("create", "delete")
+    undo = undo_of(tool, arguments, answer, rule=None, tools={other: schema})
     assert undo.arguments == found and bool(undo.why) is (found is None)
 
 

@@ -232,6 +232,11 @@ def undo_of(
 
 def pair_of(tool: str, tools: Mapping[str, Mapping[str, object]]) -> str:
     """The tool of the same server that by its name takes this one back: create_x and delete_x; "" if there is none."""
+    return _pair(tool, tools)[0]
+
+
+def _pair(tool: str, tools: Mapping[str, Mapping[str, object]]) -> tuple[str, str]:
+    """The other tool, and the noun that both are about."""
     for verb, others in _UNDOES.items():
         for spelled in (verb, verb.capitalize()):
             at = tool.find(spelled)
@@ -244,48 +249,74 @@ def pair_of(tool: str, tools: Mapping[str, Mapping[str, object]]) -> str:
             for other in others:
                 name = tool[:at] + (other if spelled.islower() else other.capitalize()) + rest
                 if name in tools:
-                    return name
-    return ""
+                    return name, rest if rest.strip("_-./") else tool[:at]
+    return "", ""
 
 
 def _paired(
     tool: str, arguments: Mapping[str, object], answer: object, tools: Mapping[str, Mapping[str, object]]
 ) -> Undo:
-    other = pair_of(tool, tools)
+    """What the caller named keeps the caller's value; what is left must be named by the answer, and by it alone."""
+    other, noun = _pair(tool, tools)
     if not other:
         return Undo(why="nobody says how to take it back")
     schema = tools[other].get("inputSchema")
     required = schema.get("required") if isinstance(schema, dict) else None
-    if not isinstance(required, list) or not required:
+    if not isinstance(required, list) or not required or not all(isinstance(name, str) for name in required):
         return Undo(why=f"{other} does not say what it needs")
-    given: Json = {}
-    has_id = False
-    for name in required:
-        found = _id_in(answer, str(name))
-        if found is not None:
-            given[str(name)] = found
-            has_id = True
-        elif name in arguments:
-            given[str(name)] = arguments[name]
-        else:
-            return Undo(why=f"the answer has no {name} for {other}")
-    if not has_id:
+    left = [name for name in required if name not in arguments]
+    own = _own_name(required, left, noun)
+    if not left or (own and own not in left):
         # what the caller named may have been there before: taking that away would be no undo
         return Undo(why=f"the answer does not name what {other} would take away")
+    given: Json = {name: arguments[name] for name in required if name in arguments}
+    for name in left:
+        found = _id_in(answer, name, noun, is_own=name == own)
+        if found is None:
+            return Undo(why=f"the answer has no {name} for {other}")
+        if name == own and found in list(arguments.values()):
+            return Undo(why=f"the answer may name what {tool} was given, not what it made")  # a parent's id
+        given[name] = found
     return Undo(other, given, is_guess=True)
 
 
-def _id_in(answer: object, name: str) -> str | int | None:
-    """The id in a structured answer, at its top or one level below; its name is the wanted one's, or plainly id."""
+def _own_name(required: Sequence[str], left: Sequence[str], noun: str) -> str:
+    """The one name that stands for the thing itself, which a plain `id` in the answer may fill; "" if none does."""
+    found = [name for name in required if _is_named(name, noun) or _is_named(_stem(name), noun)]
+    if not found and not _words(noun):  # `create` and `delete` alone: whatever they make
+        found = [name for name in left if _stem(name)] if len(left) == 1 else []
+    found = found or [name for name in required if name.lower() == "id"]
+    return found[0] if len(found) == 1 else ""
+
+
+def _id_in(answer: object, name: str, noun: str, *, is_own: bool) -> str | int | None:
+    """An id of a structured answer, from its top or from the object named after the noun; None if not exactly one."""
     if not isinstance(answer, dict):
         return None
-    wanted = [name] + (["id"] if name.lower().endswith("id") else [])
-    for place in (answer, *(inner for inner in answer.values() if isinstance(inner, dict))):
-        for each in wanted:
-            value = place.get(each)
-            if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "":
-                return value
+    inner = [value for key, value in answer.items() if isinstance(value, dict) and _is_named(str(key), noun)]
+    for wanted in [name] + (["id"] if is_own and name.lower().endswith("id") else []):
+        values = [place[wanted] for place in (answer, *inner) if wanted in place]
+        ids = [v for v in values if isinstance(v, (str, int)) and not isinstance(v, bool) and v != ""]
+        if ids:
+            return ids[0] if all(each == ids[0] for each in ids) else None  # two that differ: which one is not known
     return None
+
+
+def _stem(name: str) -> str:
+    """comment of comment_id and commentId; "" of what is not called so."""
+    words = _words(name)
+    return "_".join(words[:-1]) if words[-1:] == ["id"] else name[:-2] if name.lower().endswith("id") else ""
+
+
+def _is_named(name: str, noun: str) -> bool:
+    """Whether it is called by the noun, or by its last words: comment in issue_comment."""
+    words, wanted = _words(name), _words(noun)
+    return bool(words) and words == wanted[-len(words) :]
+
+
+def _words(name: str) -> list[str]:
+    """issue and comment of issue_comment, issue-comment and issueComment."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+", name)]
 
 
 def _filled(value: object, arguments: Mapping[str, object], answer: object, item: object) -> object:
