@@ -201,6 +201,31 @@ def test_an_inverse_that_ends_with_an_error_is_left_to_a_person_and_not_called_a
     assert sum(b"delete_item" in line for line in seen(toy)) == 1
 
 
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        ({"resultType": "input_required", "inputRequests": {}, "requestState": "s"}, "asked back"),
+        ({"task": {"taskId": "t1", "status": "working"}}, "the task 't1'"),
+        ({"resultType": "of a later year", "content": []}, "not complete"),
+    ],
+)
+def test_an_inverse_that_was_answered_but_not_done_is_left_to_a_person(
+    result: dict[str, object], why: str, gateway: Gateway, toy: Path, cli: Cli, project: Path, a_persons_terminal: None
+) -> None:
+    """No undo is claimed that did not happen: a server may want a yes of its own, or do it later."""
+    cli("checkpoint", "base")
+    with gateway(*TOY, options=("--env", "TOY")) as wire:
+        wire.hello(elicitation={})
+        wire.asked = lambda _: {"action": "accept", "content": {"allow": True}}
+        wire.call("create_item", name="x")
+    (toy / "unfinished").write_text(json.dumps(result))
+    asked = cli("rollback", "base", "--yes", "--json", check=False)
+    assert at_terminal("approve", asked.json["error"]["approval"], cwd=project, answer="y\n")[0] == 0
+    report = cli("rollback", "base", "--yes", "--json", check=False)
+    assert report.code and [e["state"] for e in report.json["report"]["effects"]] == ["manual"]
+    assert why in report.json["report"]["effects"][0]["detail"] and "item-1" in (toy / "items.json").read_text()
+
+
 def test_a_failed_call_and_one_called_off(gateway: Gateway, toy: Path, cli: Cli) -> None:
     with gateway(*TOY) as wire:
         wire.hello(elicitation={})

@@ -1,4 +1,5 @@
-"""An MCP server of few lines that writes down every byte it gets. TOY is its folder: seen, items.json, began, go.
+"""An MCP server of few lines that writes down every byte it gets. TOY is its folder: seen, items.json, began, go;
+unfinished: what delete_item answers instead of doing it.
 
 Tools: look (says that it only reads), smash and slow (say nothing), create_item and delete_item (a pair), fail, talk
 (asks the client), and whatever else: unknown methods are answered with what came.
@@ -49,6 +50,9 @@ def call(name: str, arguments: dict[str, Any], id: object, meta: dict[str, Any])
         id_ = f"item-{len(items()) + 1}"
         (HERE / "items.json").write_text(json.dumps({**items(), id_: arguments}))
         structured = {"item": {"id": id_}, "ok": True}
+    if name == "delete_item" and (HERE / "unfinished").exists():
+        unfinished: dict[str, Any] = json.loads((HERE / "unfinished").read_text())
+        return unfinished
     if name == "delete_item":
         left = items()
         if left.pop(arguments["item_id"], None) is None:

@@ -79,6 +79,8 @@ class McpDriver:
         said = "".join(c if c.isprintable() else " " for c in self._clean(answer.text()))[:_SHOWN]
         if answer.is_error:  # it ran, and may have done a part of its work
             return Outcome(MANUAL, f"the tool answered with an error; how far it came is not known: {said}")
+        if answer.unfinished:  # nobody is here to answer what it asks, or to see a task's end
+            return Outcome(MANUAL, f"whether it is undone is not known: {self._clean(answer.unfinished)}"[:_SHOWN])
         return Outcome(UNDONE, said)
 
     def resolve(self, effect: Effect) -> str:

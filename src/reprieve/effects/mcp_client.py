@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LEGACY, MODERN = "2025-06-18", "2026-07-28"  # what we say; a server may answer with an older one
 META = "io.modelcontextprotocol/"
 MOST = 64 << 20  # bytes of one message
+_SHOWN = 100  # characters of a server's own words in ours
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
@@ -45,6 +46,18 @@ class Answer(Value):
     @property
     def is_error(self) -> bool:
         return self.result is None or self.result.get("isError") is True
+
+    @property
+    def unfinished(self) -> str:
+        """Why the call is not done though it was answered; "" if it is done or failed."""
+        result = self.result or {}
+        task = result.get("task")
+        if isinstance(task, dict) and "content" not in result:
+            return f"it goes on as the task {ascii(task.get('taskId'))[:_SHOWN]}; its end was not seen"
+        kind = result.get("resultType", "complete")
+        if kind == "input_required":
+            return "the server asked back before it does it"
+        return "" if kind == "complete" else f"the server's answer is not complete ({ascii(kind)[:_SHOWN]})"
 
     def text(self) -> str:
         """What it says, for people."""

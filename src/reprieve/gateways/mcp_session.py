@@ -457,10 +457,9 @@ class Session:
         result = message.get("result")
         if isinstance(result, dict) and result.get("resultType") == "input_required":
             self._resumable[_what(begun.call.tool, begun.call.arguments)] = begun
-        elif isinstance(result, dict) and isinstance(result.get("task"), dict) and "content" not in result:
-            self._finish(begun, None, f"it goes on as the task {result['task'].get('taskId')}; its end was not seen")
         else:
-            self._finish(begun, message)
+            why = answer_of(message).unfinished
+            self._finish(begun, None if why else message, why)
 
     def _learn(self, message: Json) -> str:
         """Remember the tools of a list; gives the cursor of what follows."""
