@@ -266,7 +266,8 @@ class ToolCalls:
             return UNKNOWN, {"detail": detail}
         if answer.is_error:
             said = redact(title(answer.text()))
-            is_refused = answer.result is None or begun.is_covered or bool(begun.rule)
+            # a tool that failed may have done a part of its work; of a covered one that part is in the checkpoints
+            is_refused = answer.is_refused or (begun.is_covered and answer.result is not None)
             return REFUSED if is_refused else UNKNOWN, {"detail": f"the server says that it failed: {said}"}
         if begun.is_covered:
             return DONE, {"detail": "its files are in the checkpoints around it"}

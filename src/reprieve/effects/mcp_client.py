@@ -24,6 +24,9 @@ LEGACY, MODERN = "2025-06-18", "2026-07-28"  # what we say; a server may answer 
 META = "io.modelcontextprotocol/"
 MOST = 64 << 20  # bytes of one message
 _SHOWN = 100  # characters of a server's own words in ours
+# answers that mean that the tool was not run; with any other error it may have been
+_NOT_RUN_CODES = (-32700, -32600, -32601, -32602)  # JSON-RPC: not read, no request, no such method, wrong parameters
+NOT_RUN_STATUSES = (400, 401, 403, 404, 405, 413, 415, 421, 429)
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
@@ -38,10 +41,11 @@ class Unanswered(ReprieveError):
 
 
 class Answer(Value):
-    """A tool's answer: its result, or the error of the protocol."""
+    """A tool's answer: its result, or the error of the protocol. `is_refused`: an error that says it was not run."""
 
     result: Json | None = None
     error: str = ""
+    is_refused: bool = False
 
     @property
     def is_error(self) -> bool:
@@ -243,9 +247,13 @@ def tool_call(id: object, tool: str, arguments: Mapping[str, object], *, is_mode
     return request(id, "tools/call", params)
 
 
-def answer_of(message: Mapping[str, object]) -> Answer:
-    result = message.get("result")
-    return Answer(result) if isinstance(result, dict) else Answer(None, _error(message))
+def answer_of(message: Mapping[str, object], *, is_refused: bool = False) -> Answer:
+    """`is_refused`: the status that came with it says that the tool was not run."""
+    result, error = message.get("result"), message.get("error")
+    if isinstance(result, dict):
+        return Answer(result)
+    code = error.get("code") if isinstance(error, dict) else None
+    return Answer(None, _error(message), is_refused or (isinstance(code, int) and code in _NOT_RUN_CODES))
 
 
 def _error(message: Mapping[str, object]) -> str:
@@ -338,7 +346,8 @@ class Reply:
         from http.client import HTTPException
 
         if self.status >= 300 and "json" not in self.header("Content-Type").lower():
-            raise Unanswered(f"the server answered {self.status} {self.response.reason}", is_sent=self.status >= 500)
+            said = f"the server answered {self.status} {self.response.reason}"
+            raise Unanswered(said, is_sent=self.status not in NOT_RUN_STATUSES)
         try:
             for text in self._texts():
                 yield parsed(text) or {}, text

@@ -13,7 +13,7 @@ import sys
 import threading
 
 from reprieve.effects import credentials
-from reprieve.effects.mcp_client import MOST, Reply, Unanswered, exchange, headers_for, parsed, send
+from reprieve.effects.mcp_client import MOST, NOT_RUN_STATUSES, Reply, Unanswered, exchange, headers_for, parsed, send
 from reprieve.gateways.mcp_session import Session
 
 TYPE_CHECKING = False
@@ -56,7 +56,7 @@ def relay(calls: ToolCalls, server: Server, *, name: str, reporter: Reporter, is
             if what == CLIENT:
                 session.from_client(line)
             elif what == SERVER:
-                session.from_server(line)
+                session.from_server(line, is_refused=more is True)
             elif what == LOST:
                 assert isinstance(more, tuple)
                 session.unsent(more[0], line.decode(), is_sent=more[1])
@@ -79,11 +79,11 @@ def _drain(inbox: Inbox, session: Session) -> None:
     """What the server still said: an outcome that is known is not written down as unknown."""
     while True:
         try:
-            what, line, _ = inbox.get_nowait()
+            what, line, more = inbox.get_nowait()
         except queue.Empty:
             return
         if what == SERVER:
-            session.from_server(line)
+            session.from_server(line, is_refused=more is True)
 
 
 def _read_client(stream: IO[bytes], inbox: Inbox) -> None:
@@ -231,7 +231,7 @@ class _Http:
         is_answered, is_sent, why = False, True, ""
         try:
             with Reply.of(connection) as reply:
-                is_sent = not 400 <= reply.status < 500
+                is_sent = reply.status not in NOT_RUN_STATUSES
                 if message.get("method") == "initialize":
                     id = reply.header("Mcp-Session-Id")
                     self._session = {"Mcp-Session-Id": id} if id else {}
@@ -240,7 +240,7 @@ class _Http:
                     result = found.get("result")
                     if message.get("method") == "initialize" and isinstance(result, dict):
                         self._session["MCP-Protocol-Version"] = str(result.get("protocolVersion", ""))
-                    self._inbox.put((SERVER, text.encode() + b"\n", None))
+                    self._inbox.put((SERVER, text.encode() + b"\n", not is_sent))
         except Unanswered as e:
             why, is_sent = e.message, is_sent and e.is_sent
         self._open.pop(repr(message.get("id")), None)

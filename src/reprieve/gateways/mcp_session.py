@@ -13,7 +13,7 @@ import json
 import os
 
 from reprieve.app.mcp_calls import OFF, PASS, WAIT, Call
-from reprieve.effects.mcp_client import META, MOST, answer_of
+from reprieve.effects.mcp_client import META, MOST, Answer, answer_of
 from reprieve.errors import Refused, ReprieveError
 
 TYPE_CHECKING = False
@@ -424,8 +424,8 @@ class Session:
 
     # -- from the server
 
-    def from_server(self, line: bytes) -> None:
-        """One line with its end."""
+    def from_server(self, line: bytes, *, is_refused: bool = False) -> None:
+        """One line with its end. `is_refused`: what it came with says that no tool was run."""
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
@@ -437,10 +437,10 @@ class Session:
                 return
         for each in message if isinstance(message, list) else [message]:
             if isinstance(each, dict):
-                self._from_server(each)
+                self._from_server(each, is_refused)
         self._to_client(line)
 
-    def _from_server(self, message: Json) -> None:
+    def _from_server(self, message: Json, is_refused: bool) -> None:
         if message.get("method") == "notifications/tools/list_changed":
             self._is_listed, self._is_stale = False, True
         if message.get("method") == "roots/list" and "id" in message:
@@ -458,8 +458,8 @@ class Session:
         if isinstance(result, dict) and result.get("resultType") == "input_required":
             self._resumable[_what(begun.call.tool, begun.call.arguments)] = begun
         else:
-            why = answer_of(message).unfinished
-            self._finish(begun, None if why else message, why)
+            answer = answer_of(message, is_refused=is_refused)
+            self._finish(begun, None if answer.unfinished else answer, answer.unfinished)
 
     def _learn(self, message: Json) -> str:
         """Remember the tools of a list; gives the cursor of what follows."""
@@ -488,13 +488,11 @@ class Session:
             ours({"error": {"message": why}})
             return
         if begun is not None:
-            refused = {"error": {"code": -32000, "message": why}}
-            self._finish(begun, None if is_sent else refused, why)
+            self._finish(begun, None if is_sent else Answer(None, why, is_refused=True), why)
         self._error(id, -32000, why)
 
-    def _finish(self, begun: Begun, message: Mapping[str, object] | None, detail: str = "") -> None:
+    def _finish(self, begun: Begun, answer: Answer | None, detail: str = "") -> None:
         try:
-            answer = answer_of(message) if message is not None else None
             self._calls.finish(begun, self.tools, answer=answer, is_modern=self.is_modern, detail=detail)
         except _TROUBLE as e:
             # it did happen: the answer is the client's all the same, and the journal says that it is not known
