@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from gateways.scripted import HttpServer, program
+from reprieve.app.finding import open_workspace
+from reprieve.app.mcp_calls import Server, ToolCalls
+from reprieve.gateways.mcp_session import LATE_S, Session
+from reprieve.model.reporter import Reporter
 from support import Cli
-from support.mcpwire import Wire
+from support.mcpwire import Wire, until
 
 Gateway = Callable[..., Wire]
 YES = {"action": "accept", "content": {"allow": True}}
@@ -100,3 +104,73 @@ def _state_after(status: int, kind: str, gateway: Gateway, cli: Cli) -> object:
         assert server.called == ["charge"]
     (effect,) = effects(cli)
     return effect["state"]
+
+
+SLOW = """
+TOOLS = [{"name": "write_file"}]
+
+
+def call(name, arguments, params):
+    (HERE / "began").touch()
+    wait_for("go")
+    Path(arguments["path"]).write_text(arguments["content"])
+    return {"content": [{"type": "text", "text": "written"}]}
+"""
+
+
+def canceled(id: object) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": "time-out"}}
+
+
+def test_what_a_server_writes_after_its_call_was_called_off_is_taken_back(
+    gateway: Gateway, toy: Path, cli: Cli, project: Path, tmp_path: Path
+) -> None:
+    """A client's time-out calls a call off; the server need not heed it. That is not a person's work."""
+    cli("checkpoint", "base")
+    target = project / "README.md"
+    before = target.read_bytes()
+    with gateway(program(tmp_path / "mcp-server-filesystem", SLOW), str(project)) as wire:
+        wire.hello()
+        id = wire.ask("tools/call", {"name": "write_file", "arguments": {"path": str(target), "content": "late"}})
+        until((toy / "began").exists, "the server is at it")
+        wire.put(canceled(id))
+        until(lambda: effects(cli)[0]["state"] == "unknown", "that is on disk")
+        (toy / "go").touch()
+        wire.answer(id)
+        until(lambda: effects(cli)[0]["state"] == "done", "what became of it is known after all")
+        (project / "mine.txt").write_text("a person's")  # the step is sealed
+        cli("rollback", "base", "--yes")
+        assert target.read_bytes() == before and (project / "mine.txt").read_text() == "a person's"
+
+
+def test_a_call_that_was_called_off_and_never_answered_does_not_take_a_persons_work_for_ever(
+    project: Path, cli: Cli
+) -> None:
+    """Most servers never answer such a call. Its step is sealed in the end, at the latest with the session."""
+    now = 0.0
+    sent: list[bytes] = []
+    calls = ToolCalls(
+        lambda: open_workspace(str(project)), Server(("mcp-server-filesystem",), str(project)), session="s"
+    )
+    session = Session(
+        calls, name="s", to_server=sent.append, to_client=sent.append, reporter=Reporter(), clock=lambda: now
+    )  # fmt: skip
+    cli("checkpoint", "base")
+    params = {"name": "write_file", "arguments": {"path": str(project / "README.md"), "content": "x"}}
+    session.from_client(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode())
+    listed = json.loads(sent[0])
+    session.from_server(json.dumps({"jsonrpc": "2.0", "id": listed["id"], "result": {"tools": []}}).encode())
+    assert len(sent) == 2 and b"write_file" in sent[1] and session.next_s() is None
+    session.from_client(json.dumps(canceled(1)).encode())
+    (project / "README.md").write_text("late")
+    assert session.next_s() == LATE_S
+    now = LATE_S
+    assert session.next_s() == 0
+    session.give_up()
+    assert session.next_s() is None
+    (project / "mine.txt").write_text("a person's")
+    cli("rollback", "base", "--yes")
+    assert (project / "README.md").read_text() != "late" and (project / "mine.txt").exists()
+    assert [e["state"] for e in effects(cli)] == ["unknown"]
+    session.from_client(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+    assert b"under way" in sent[-1]  # its answer may come still, and is not that of another

@@ -191,6 +191,11 @@ class ToolCalls:
                 more = " (its end was not seen)" if answer is None else " (failed)" if answer.is_error else ""
                 ws.close_window(begun.window, label=begun.label + more)
 
+    def doubt(self, begun: Begun, why: str) -> None:
+        """Write down that nobody may ever know what became of it; its step goes on until `finish`."""
+        with self._open() as ws, effects.journal_of(ws) as journal:
+            journal.finish(begun.effect, UNKNOWN, detail=why)
+
     # -- inside
 
     def _judge(

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 from reprieve.effects import credentials
 from reprieve.effects.mcp_client import MOST, NOT_RUN_STATUSES, Reply, Unanswered, exchange, headers_for, parsed, send
@@ -44,7 +45,10 @@ def relay(calls: ToolCalls, server: Server, *, name: str, reporter: Reporter, is
     inbox: Inbox = queue.SimpleQueue()
     out = _Writer(sys.stdout.buffer)
     upstream: Upstream = _Http(server, inbox) if server.url else _Stdio(server, inbox)
-    session = Session(calls, name=name, to_server=upstream.send, to_client=out.send, reporter=reporter, is_off=is_off)
+    session = Session(
+        calls, name=name, to_server=upstream.send, to_client=out.send, reporter=reporter, clock=time.monotonic,
+        is_off=is_off,
+    )  # fmt: skip
     if isinstance(upstream, _Http):
         upstream.schema_of = lambda tool: session.tools.get(tool, {}).get("inputSchema")
     threading.Thread(target=_read_client, args=(sys.stdin.buffer, inbox), daemon=True).start()
@@ -52,7 +56,11 @@ def relay(calls: ToolCalls, server: Server, *, name: str, reporter: Reporter, is
     code = 0
     try:
         while True:
-            what, line, more = inbox.get()
+            try:
+                what, line, more = inbox.get(timeout=session.next_s())
+            except queue.Empty:
+                session.give_up()
+                continue
             if what == CLIENT:
                 session.from_client(line)
             elif what == SERVER:

@@ -18,7 +18,7 @@ from reprieve.errors import Refused, ReprieveError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from reprieve.app.mcp_calls import Begun, Look, ToolCalls
@@ -35,6 +35,9 @@ _NAMES = ("jsonrpc", "id", "method", "params", "result", "error")
 _CALL_NAMES = ("name", "arguments", "task", "_meta", "inputResponses", "requestState")
 _WHOLE = 1 << 53  # numbers beyond are not the same for every reader
 _PAGES = 100  # of a list of tools
+# how long a call that was called off may go on unseen; many servers never answer one, and a person works on meanwhile
+LATE_S = 300.0
+_CALLED_OFF = "the client called it off; it may have happened"
 
 
 class Unclear(ValueError):
@@ -117,9 +120,11 @@ class Session:
         to_server: Callable[[bytes], None],
         to_client: Callable[[bytes], None],
         reporter: Reporter,
+        clock: Callable[[], float],
         is_off: bool = False,
     ) -> None:
-        """`name` is this session's own, unique. `is_off`: pass everything on, protect nothing."""
+        """`name` is this session's own, unique. `clock` counts seconds. `is_off`: pass all on, protect nothing."""
+        self._clock = clock
         self._calls, self._name, self._is_off = calls, name, is_off
         self._to_server, self._to_client, self._reporter = to_server, to_client, reporter
         self.tools: dict[str, Json] = {}
@@ -129,6 +134,7 @@ class Session:
         self._asked: dict[str, str] = {}  # the client's requests whose answers teach us something → method
         self._ours: dict[str, Callable[[Json], None]] = {}
         self._running: dict[str, Begun] = {}
+        self._late: dict[str, tuple[Begun, float]] = {}  # called off, but the server may be at it still; until when
         self._resumable: dict[str, Begun] = {}  # the server asked back; the client makes the same call again
         self._forms: dict[str, tuple[Call, Look]] = {}  # by the state that comes back with a form's answer
         self._waiting: set[str] = set()  # calls that were not sent on yet
@@ -203,7 +209,7 @@ class Session:
         if not _is_id(id):
             self._error(None, _INVALID, "not passed on: an id is a text or a whole number")
             return False
-        if key in self._running or key in self._waiting or key in self._open:
+        if any(key in known for known in (self._running, self._late, self._waiting, self._open)):
             self._error(id, _INVALID, "not passed on: a request with the same id is under way")
             return False
         if method != "tools/call":
@@ -254,8 +260,9 @@ class Session:
             return True
         begun = self._running.pop(key, None)
         if begun is not None:
-            self._open.add(key)  # its answer may come all the same, and is not that of a later call
-            self._finish(begun, None, "the client called it off; it may have happened")
+            # what the server writes before it hears of this, or without heeding it, is not a person's work
+            self._late[key] = (begun, self._clock() + LATE_S)
+            self._write(begun, lambda: self._calls.doubt(begun, _CALLED_OFF))
         return False
 
     # -- a call
@@ -452,6 +459,10 @@ class Session:
         if self._asked.pop(key, "") == "tools/list":
             self._learn(message)
         begun = self._running.pop(key, None)
+        if key in self._late:
+            late, _ = self._late.pop(key)
+            answer = answer_of(message, is_refused=is_refused)
+            self._finish(late, None if answer.unfinished else answer, _CALLED_OFF)
         if begun is None:
             return
         result = message.get("result")
@@ -478,6 +489,22 @@ class Session:
         for begun in (*self._running.values(), *self._resumable.values()):
             self._finish(begun, None, why)
         self._running, self._resumable = {}, {}
+        self._seal_late(self._late)
+
+    def next_s(self) -> float | None:
+        """Seconds until `give_up` has something to do; None if it has not."""
+        return max(0.0, min(until for _, until in self._late.values()) - self._clock()) if self._late else None
+
+    def give_up(self) -> None:
+        """Seal the steps of calls that were called off and never answered: what changes later is somebody else's."""
+        now = self._clock()
+        self._seal_late([key for key, (_, until) in self._late.items() if until <= now])
+
+    def _seal_late(self, keys: Iterable[str]) -> None:
+        for key in list(keys):
+            begun, _ = self._late.pop(key)
+            self._open.add(key)  # its answer may come all the same, and is not that of a later call
+            self._finish(begun, None, _CALLED_OFF)
 
     def unsent(self, id: object, why: str, *, is_sent: bool) -> None:
         """The message with this id got no answer, and never will; `is_sent`: it may have arrived."""
@@ -492,8 +519,14 @@ class Session:
         self._error(id, -32000, why)
 
     def _finish(self, begun: Begun, answer: Answer | None, detail: str = "") -> None:
+        self._write(
+            begun,
+            lambda: self._calls.finish(begun, self.tools, answer=answer, is_modern=self.is_modern, detail=detail),
+        )
+
+    def _write(self, begun: Begun, write: Callable[[], None]) -> None:
         try:
-            self._calls.finish(begun, self.tools, answer=answer, is_modern=self.is_modern, detail=detail)
+            write()
         except _TROUBLE as e:
             # it did happen: the answer is the client's all the same, and the journal says that it is not known
             said = e.message if isinstance(e, ReprieveError) else str(e)
