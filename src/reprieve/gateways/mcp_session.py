@@ -13,8 +13,9 @@ import json
 import os
 
 from reprieve.app.mcp_calls import OFF, PASS, WAIT, Call
-from reprieve.effects.mcp_client import META, MOST, Answer, answer_of
+from reprieve.effects.mcp_client import META, Answer, answer_of
 from reprieve.errors import Refused, ReprieveError
+from reprieve.gateways.mcp_lines import is_id, key_of, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,83 +31,15 @@ _PARSE, _INVALID, _PARAMS = -32700, -32600, -32602  # JSON-RPC's numbers
 # what keeps a call from being protected; ValueError and RecursionError: text or nesting that can't be written down
 _TROUBLE = (ReprieveError, OSError, ValueError, RecursionError)
 _FORM = "reprieve"
-# names by which a server finds a call in a message; some readers do not mind capitals
-_NAMES = ("jsonrpc", "id", "method", "params", "result", "error")
-_CALL_NAMES = ("name", "arguments", "task", "_meta", "inputResponses", "requestState")
-_WHOLE = 1 << 53  # numbers beyond are not the same for every reader
 _PAGES = 100  # of a list of tools
 # how long a call that was called off may go on unseen; many servers never answer one, and a person works on meanwhile
 LATE_S = 300.0
 _CALLED_OFF = "the client called it off; it may have happened"
 
 
-class Unclear(ValueError):
-    """A line that two readers could read in two ways, or not at all."""
-
-
-def read(line: bytes) -> Any:
-    """The message in a client's line. Raises Unclear."""
-    if len(line) > MOST:
-        raise Unclear(f"a message of more than {MOST:,} bytes")
-    if b"\r" in line.removesuffix(b"\n").removesuffix(b"\r"):
-        raise Unclear("a carriage return inside of a message")  # some servers take it for the end of a line
-    try:
-        # not json's own guess of the encoding: a server reads UTF-8
-        message = json.loads(line.decode(), object_pairs_hook=_once, parse_constant=_no_number)
-        for each in message if isinstance(message, list) else [message]:
-            if isinstance(each, dict):
-                _spelled(each)
-        return message
-    except RecursionError as e:
-        raise Unclear("it is nested too deep") from e
-    except UnicodeDecodeError as e:
-        raise Unclear("it is not UTF-8") from e
-
-
-def _once(pairs: list[tuple[str, Any]]) -> Json:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise Unclear("a name is there twice")
-    return found
-
-
-def _spelled(message: Json) -> None:
-    """Raises Unclear where a reader that does not mind capitals finds another message than we do."""
-    _exactly(message, _NAMES)
-    params = message.get("params")
-    if message.get("method") == "tools/call" and isinstance(params, dict):
-        _exactly(params, _CALL_NAMES)
-        arguments = params.get("arguments")
-        if isinstance(arguments, dict) and len({name.casefold() for name in arguments}) != len(arguments):
-            raise Unclear("a name is there twice, but for capitals")
-
-
-def _exactly(found: Json, names: tuple[str, ...]) -> None:
-    folded = {name.casefold() for name in names}
-    for name in found:
-        if name not in names and name.casefold() in folded:
-            raise Unclear(f"{name!a} is written with other letters than the protocol's")
-
-
-def _no_number(name: str) -> Any:
-    raise Unclear(f"{name} is no number")
-
-
 def _escaped(text: str) -> str:
     """All of it, and nothing that could move a cursor or turn the writing round."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def key_of(id: object) -> str:
-    """1 and "1" are two ids; 1 and 1.0 are one."""
-    return json.dumps(int(id) if isinstance(id, float) and id.is_integer() else id)
-
-
-def _is_id(id: object) -> bool:
-    """Whether every reader takes it for the same."""
-    if isinstance(id, str):
-        return not any("\ud800" <= c <= "\udfff" for c in id)
-    return isinstance(id, (int, float)) and not isinstance(id, bool) and abs(id) <= _WHOLE and id == int(id)
 
 
 class Session:
@@ -206,7 +139,7 @@ class Session:
         if self._is_off or method is None or id is None:
             return True
         key = key_of(id)
-        if not _is_id(id):
+        if not is_id(id):
             self._error(None, _INVALID, "not passed on: an id is a text or a whole number")
             return False
         if any(key in known for known in (self._running, self._late, self._waiting, self._open)):
