@@ -174,3 +174,30 @@ def test_a_call_that_was_called_off_and_never_answered_does_not_take_a_persons_w
     assert [e["state"] for e in effects(cli)] == ["unknown"]
     session.from_client(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     assert b"under way" in sent[-1]  # its answer may come still, and is not that of another
+
+
+def test_a_server_behind_a_script_is_ended_before_its_step_is_sealed(
+    gateway: Gateway, toy: Path, cli: Cli, project: Path, tmp_path: Path
+) -> None:
+    """As npx and uvx do, the script starts the server: ending the script alone would leave one that goes on writing."""
+    noted = SLOW.replace(".touch()", ".write_text(str(os.getpid()))")
+    real = program(tmp_path / "real", noted)
+    script = tmp_path / "mcp-server-filesystem"
+    script.write_text(f'#!/bin/sh\n"{real}" "$@"\nexit $?\n')
+    script.chmod(0o755)
+    wire = gateway(str(script), str(project))
+    wire.hello()
+    target = str(project / "README.md")
+    wire.ask("tools/call", {"name": "write_file", "arguments": {"path": target, "content": "late"}})
+    until(lambda: (toy / "began").exists() and (toy / "began").read_text(), "the server is at it")
+    wire.close()
+    assert not is_at_work(int((toy / "began").read_text()))
+    assert [e["state"] for e in effects(cli)] == ["unknown"]
+
+
+def is_at_work(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"

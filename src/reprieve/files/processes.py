@@ -79,6 +79,20 @@ def is_alive(pid: int, started: int) -> bool:
     return True
 
 
+def is_group_alive(group: int) -> bool:
+    """Whether a process of this group is at work; one that is dead and only not buried yet is not."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    if not os.path.exists("/proc/self/stat"):
+        return True
+    found = map(_fields, filter(str.isdecimal, os.listdir("/proc")))
+    return any(f and int(f[2]) == group and f[0] not in (b"Z", b"X") for f in found)
+
+
 def orphans(root: bytes, age_s: float, *, now_s: float = 0) -> tuple[tuple[int, int], ...]:
     """(pid, born) of our user's processes in `root` that are younger than this and whose parent is gone.
 

@@ -6,7 +6,9 @@ which things arrive.
 
 from __future__ import annotations
 
+import os
 import queue
+import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import time
 
 from reprieve.effects import credentials
 from reprieve.effects.mcp_client import MOST, NOT_RUN_STATUSES, Reply, Unanswered, exchange, headers_for, parsed, send
+from reprieve.files.processes import is_group_alive
 from reprieve.gateways.mcp_session import Session
 
 TYPE_CHECKING = False
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
 CLIENT, SERVER, CLIENT_GONE, SERVER_GONE, LOST = "client", "server", "client gone", "server gone", "lost"
 _GRACE_S = 1.5  # that a server has to end by itself; clients wait for two seconds and then kill us
+_LOOK_S = 0.01
 
 
 def relay(calls: ToolCalls, server: Server, *, name: str, reporter: Reporter, is_off: bool = False) -> int:
@@ -136,12 +140,13 @@ class _Writer:
 
 
 class _Stdio:
-    """A server that we start; its errors go where ours go."""
+    """A server that we start, with all that it starts in its group; its errors go where ours go."""
 
     def __init__(self, server: Server, inbox: Inbox) -> None:
         self._child = subprocess.Popen(
-            server.argv, cwd=server.cwd, env=dict(server.variables), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+            server.argv, cwd=server.cwd, env=dict(server.variables), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
         assert self._child.stdin is not None and self._child.stdout is not None
         self._in = _Writer(self._child.stdin)
         self._reader = threading.Thread(target=_read_server, args=(self._child.stdout, inbox), daemon=True)
@@ -157,15 +162,28 @@ class _Stdio:
             self._child.stdin.close()
         except OSError:
             pass  # the server is gone, with what was not written yet
-        for end in (self._child.terminate, self._child.kill):
-            try:
-                self._child.wait(_GRACE_S)
+        # npx, uvx and scripts only start the server: what is left of it would write after its step is sealed
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self._is_over(_GRACE_S if self._child.poll() is None else 0):
                 break
-            except subprocess.TimeoutExpired:
-                end()
+            try:
+                os.killpg(self._child.pid, number)
+            except (ProcessLookupError, PermissionError):
+                break  # nobody is left, or nobody that we may end
+        self._is_over(_GRACE_S)
         code = self._child.wait()
         self._reader.join(_GRACE_S)
         return code if code >= 0 else 128 - code
+
+    def _is_over(self, wait_s: float) -> bool:
+        """Whether the server and its group are gone, at the latest after so many seconds."""
+        until = time.monotonic() + wait_s
+        while True:
+            if self._child.poll() is not None and not is_group_alive(self._child.pid):
+                return True
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_LOOK_S)
 
 
 class _Http:
