@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateways.scripted import HttpServer, program
+from gateways.scripted import MODERN, HttpServer, program
 from reprieve.app.finding import open_workspace
 from reprieve.app.mcp_calls import Server, ToolCalls
 from reprieve.gateways.mcp_session import LATE_S, Session
@@ -201,3 +201,50 @@ def is_at_work(pid: int) -> bool:
     except OSError:
         return False
     return state not in "ZX"
+
+
+ASKS = """
+TOOLS = [{"name": "write_file"}]
+
+
+def call(name, arguments, params):
+    if "inputResponses" not in params:
+        return {"resultType": "input_required", "inputRequests": {}, "requestState": "s"}
+    with open(arguments["path"], "a") as file:
+        file.write(arguments["content"])
+    return {"resultType": "complete", "content": []}
+"""
+
+
+def test_while_a_server_asks_back_what_changes_is_a_persons(
+    gateway: Gateway, toy: Path, cli: Cli, project: Path, tmp_path: Path
+) -> None:
+    """The client may never come again. If it does, that round is a step of its own and the same effect."""
+    cli("checkpoint", "base")
+    target, mine = project / "README.md", project / "mine.txt"
+    before = target.read_bytes()
+    params = {"name": "write_file", "arguments": {"path": str(target), "content": "x"}, "_meta": MODERN}
+    with gateway(program(tmp_path / "mcp-server-filesystem", ASKS), str(project)) as wire:
+        assert wire.answer(wire.ask("tools/call", params))["result"]["resultType"] == "input_required"
+        (effect,) = effects(cli)
+        assert effect["state"] == "unknown" and "asked back" in str(effect["detail"])
+        mine.write_text("an hour's work")
+        again = {**params, "requestState": "s", "inputResponses": {}}
+        assert wire.answer(wire.ask("tools/call", again))["result"]["resultType"] == "complete"
+        assert target.read_bytes() == before + b"x"
+        assert [(e["id"], e["state"]) for e in effects(cli)] == [(effect["id"], "done")]
+        cli("rollback", "base", "--yes")
+        assert target.read_bytes() == before and mine.read_text() == "an hour's work"
+
+
+def test_two_equal_calls_that_are_asked_back_at_once_are_two_effects(
+    gateway: Gateway, toy: Path, cli: Cli, project: Path, tmp_path: Path
+) -> None:
+    params = {"name": "write_file", "arguments": {"path": str(project / "a"), "content": "x"}, "_meta": MODERN}
+    with gateway(program(tmp_path / "mcp-server-filesystem", ASKS), str(project)) as wire:
+        for more in ({}, {"requestState": "s", "inputResponses": {}}):
+            for id in [wire.ask("tools/call", {**params, **more}) for _ in range(2)]:
+                assert "result" in wire.answer(id)
+        assert [e["state"] for e in effects(cli)] == ["done", "done"]
+        (project / "mine.txt").write_text("a person's")  # no window is left open
+        assert "mine.txt  by you" in cli("status").out

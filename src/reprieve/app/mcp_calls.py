@@ -151,19 +151,8 @@ class ToolCalls:
     def begin(self, call: Call, tools: Mapping[str, Mapping[str, object]], *, is_approved: bool) -> Begun:
         """Checkpoint and intent, both durable when this returns; the call may leave then. Raises ReprieveError."""
         with self._open() as ws:
-            event = self._event(call)
-            label = title(describe(event))
-            made, window = ws.open_window(
-                of_session(plain(self.client), self._session),
-                f"call:{plain(call.id)}",
-                label=f"before {label}",
-                note=note_for(describe(event, is_whole=True)),
-                pid=os.getpid(),
-                parent=_around(ws),
-            )
+            window, label, gaps = self._open_step(ws, call)
             try:
-                root = os.fsdecode(ws.root)
-                gaps = [os.path.join(root, os.fsdecode(gap.path)) for gap in made.gaps]
                 rule, verdict = self._judge(ws, call, tools, gaps)
                 if verdict.decision != RUN and not is_approved:
                     raise Refused(f"{call.tool} was not run: {verdict.reason}", data={"class": verdict.cls})
@@ -171,6 +160,19 @@ class ToolCalls:
             except BaseException:  # one that stayed open would take what a person does next for the agent's
                 ws.close_window(window, label=f"{label} (not run)")
                 raise
+
+    def resume(self, begun: Begun, tools: Mapping[str, Mapping[str, object]]) -> Begun:
+        """The next round of a call that its server asked back for: the same effect, in a step of its own."""
+        with self._open() as ws:
+            window, label, gaps = self._open_step(ws, begun.call)
+            try:
+                _, verdict = self._judge(ws, begun.call, tools, gaps)
+                if begun.is_covered and not verdict.is_covered:
+                    raise Refused(f"{begun.call.tool} was not run: {verdict.reason}", data={"class": verdict.cls})
+            except BaseException:
+                ws.close_window(window, label=f"{label} (not run)")
+                raise
+            return begun.replace(window=window)
 
     def finish(
         self,
@@ -197,6 +199,21 @@ class ToolCalls:
             journal.finish(begun.effect, UNKNOWN, detail=why)
 
     # -- inside
+
+    def _open_step(self, ws: Workspace, call: Call) -> tuple[Window, str, list[str]]:
+        """The window of a call, its label, and what the checkpoint before it could not protect."""
+        event = self._event(call)
+        label = title(describe(event))
+        made, window = ws.open_window(
+            of_session(plain(self.client), self._session),
+            f"call:{plain(call.id)}",
+            label=f"before {label}",
+            note=note_for(describe(event, is_whole=True)),
+            pid=os.getpid(),
+            parent=_around(ws),
+        )
+        root = os.fsdecode(ws.root)
+        return window, label, [os.path.join(root, os.fsdecode(gap.path)) for gap in made.gaps]
 
     def _judge(
         self, ws: Workspace, call: Call, tools: Mapping[str, Mapping[str, object]], gaps: Sequence[str] = ()

@@ -52,6 +52,11 @@ class Answer(Value):
         return self.result is None or self.result.get("isError") is True
 
     @property
+    def is_asking(self) -> bool:
+        """Whether the server wants to know something first; then the same call is made again with the answer."""
+        return self.result is not None and self.result.get("resultType") == "input_required"
+
+    @property
     def unfinished(self) -> str:
         """Why the call is not done though it was answered; "" if it is done or failed."""
         result = self.result or {}
@@ -59,7 +64,7 @@ class Answer(Value):
         if isinstance(task, dict) and "content" not in result:
             return f"it goes on as the task {ascii(task.get('taskId'))[:_SHOWN]}; its end was not seen"
         kind = result.get("resultType", "complete")
-        if kind == "input_required":
+        if self.is_asking:
             return "the server asked back before it does it"
         return "" if kind == "complete" else f"the server's answer is not complete ({ascii(kind)[:_SHOWN]})"
 

@@ -68,7 +68,8 @@ class Session:
         self._ours: dict[str, Callable[[Json], None]] = {}
         self._running: dict[str, Begun] = {}
         self._late: dict[str, tuple[Begun, float]] = {}  # called off, but the server may be at it still; until when
-        self._resumable: dict[str, Begun] = {}  # the server asked back; the client makes the same call again
+        # the server asked back, and the client may make the same call again; several may look the same
+        self._resumable: dict[str, list[Begun]] = {}
         self._forms: dict[str, tuple[Call, Look]] = {}  # by the state that comes back with a form's answer
         self._waiting: set[str] = set()  # calls that were not sent on yet
         self._open: set[str] = set()  # other requests that the server may still answer
@@ -216,11 +217,12 @@ class Session:
         key = key_of(id)
         if self._answered_again(id, message):
             return
-        is_again = isinstance(params, dict) and ("inputResponses" in params or "requestState" in params)
-        begun = self._resumable.pop(_what(name, arguments or {}), None) if is_again else None
-        if begun is not None:
-            self._running[key] = begun
-            self._to_server(line)
+        assert isinstance(params, dict)
+        is_again = "inputResponses" in params or "requestState" in params
+        asked = self._resumable.get(_round(name, arguments or {}, params.get("requestState"))) if is_again else None
+        if asked:
+            self._waiting.add(key)
+            self._resume(line, id, asked.pop(0))
             return
         self._count += 1
         call = Call(f"{self._name}-{self._count}", name, arguments or {})
@@ -308,6 +310,16 @@ class Session:
         begun = self._calls.begin(call, self.tools, is_approved=is_approved)
         self._waiting.discard(key_of(id))
         self._running[key_of(id)] = begun
+        self._to_server(line)
+
+    def _resume(self, line: bytes, id: object, begun: Begun) -> None:
+        """Send on the next round of a call that its server asked back for."""
+        try:
+            self._running[key_of(id)] = self._calls.resume(begun, self.tools)
+        except _TROUBLE as e:
+            self._refuse(id, e)
+            return
+        self._waiting.discard(key_of(id))
         self._to_server(line)
 
     def _refuse(self, id: object, error: Exception) -> None:
@@ -398,12 +410,12 @@ class Session:
             self._finish(late, None if answer.unfinished else answer, _CALLED_OFF)
         if begun is None:
             return
-        result = message.get("result")
-        if isinstance(result, dict) and result.get("resultType") == "input_required":
-            self._resumable[_what(begun.call.tool, begun.call.arguments)] = begun
-        else:
-            answer = answer_of(message, is_refused=is_refused)
-            self._finish(begun, None if answer.unfinished else answer, answer.unfinished)
+        answer = answer_of(message, is_refused=is_refused)
+        self._finish(begun, None if answer.unfinished else answer, answer.unfinished)
+        if answer.is_asking and answer.result is not None:
+            # the step is sealed: the client may never come again, and what a person does meanwhile is theirs
+            what = _round(begun.call.tool, begun.call.arguments, answer.result.get("requestState"))
+            self._resumable.setdefault(what, []).append(begun)
 
     def _learn(self, message: Json) -> str:
         """Remember the tools of a list; gives the cursor of what follows."""
@@ -419,9 +431,9 @@ class Session:
 
     def end(self, why: str) -> None:
         """Neither side will say more."""
-        for begun in (*self._running.values(), *self._resumable.values()):
+        for begun in self._running.values():
             self._finish(begun, None, why)
-        self._running, self._resumable = {}, {}
+        self._running = {}
         self._seal_late(self._late)
 
     def next_s(self) -> float | None:
@@ -484,6 +496,11 @@ def _has_forms(capabilities: object) -> bool:
 
 def _what(tool: str, arguments: Mapping[str, object]) -> str:
     return json.dumps([tool, arguments], sort_keys=True)
+
+
+def _round(tool: str, arguments: Mapping[str, object], state: object) -> str:
+    """What tells the next round of a call: the client gives back the state that it was given."""
+    return json.dumps([_what(tool, arguments), state], sort_keys=True)
 
 
 def _line(message: Json) -> bytes:
