@@ -15,6 +15,7 @@ from reprieve.gateways.mcp_session import LATE_S, Session
 from reprieve.model.reporter import Reporter
 from support import Cli
 from support.mcpwire import Wire, until
+from support.terminal import at_terminal
 
 Gateway = Callable[..., Wire]
 YES = {"action": "accept", "content": {"allow": True}}
@@ -248,3 +249,52 @@ def test_two_equal_calls_that_are_asked_back_at_once_are_two_effects(
         assert [e["state"] for e in effects(cli)] == ["done", "done"]
         (project / "mine.txt").write_text("a person's")  # no window is left open
         assert "mine.txt  by you" in cli("status").out
+
+
+WRITES = """
+TOOLS = [{"name": "write_file"}]
+
+
+def call(name, arguments, params):
+    Path(arguments["path"]).write_text(arguments["content"])
+    return {"content": []}
+"""
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("setting", [("exclude", "*.bin"), ("max_file_size", "1000")])
+def test_what_checkpoints_leave_out_is_not_called_covered(
+    setting: tuple[str, str], is_new: bool, gateway: Gateway, toy: Path, cli: Cli, project: Path, tmp_path: Path
+) -> None:
+    """Where that is known before the call a person is asked; else it is found out after it."""
+    cli("config", "set", *setting)
+    target = project / "a.bin"
+    if not is_new:
+        target.write_text("p" * 5000)
+    cli("checkpoint", "base")
+    with gateway(program(tmp_path / "mcp-server-filesystem", WRITES), str(project)) as wire:
+        wire.hello(elicitation={})
+        wire.asked = lambda _: YES
+        assert not wire.call("write_file", path=str(target), content="x" * 7000).get("isError")
+        is_known = setting[0] == "exclude" or not is_new
+        assert len(wire.requests) == (1 if is_known else 0)
+    (effect,) = effects(cli)
+    assert effect["undo_state"] == (None if is_known else "manual")
+    report = cli("rollback", "base", "--yes", "--json", check=False)
+    assert report.code == 6 and effect["id"] in [e["id"] for e in report.json["report"]["effects"]]
+
+
+def test_a_gap_can_be_written_to_after_a_persons_yes_in_a_terminal(
+    gateway: Gateway, toy: Path, cli: Cli, project: Path, tmp_path: Path, a_persons_terminal: None
+) -> None:
+    cli("config", "set", "max_file_size", "1000")
+    target = project / "big"
+    target.write_text("p" * 5000)
+    with gateway(program(tmp_path / "mcp-server-filesystem", WRITES), str(project)) as wire:
+        wire.hello()
+        refused = wire.call("write_file", path=str(target), content="x")
+        error = refused["structuredContent"]["error"]
+        assert refused["isError"] and "not protected" in error["message"] and effects(cli) == []
+        assert at_terminal("approve", error["approval"], cwd=project, answer="y\n")[0] == 0
+        assert not wire.call("write_file", path=str(target), content="x").get("isError")
+    assert target.read_text() == "x"

@@ -32,7 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from reprieve.app.workspace import Workspace
+    from reprieve.app.workspace import Made, Workspace
     from reprieve.effects.mcp_client import Answer
     from reprieve.model.effect import Json
     from reprieve.model.window import Window
@@ -117,13 +117,17 @@ class ToolCalls:
                 return Look(PASS, verdict)
             if verdict.decision == RUN:
                 return Look(GO, verdict)
-            with effects.journal_of(ws) as journal:
-                approvals = effects.approvals_of(journal, ws)
-                hash = self._hash(call)
-                if approvals.use(hash):
-                    return Look(GO, verdict)
-                asked = approvals.ask(hash, self.words(call), verdict.cls)
-            return Look(WAIT, verdict, asked.id)
+            return self._asked(ws, call, verdict)
+
+    def _asked(self, ws: Workspace, call: Call, verdict: ToolVerdict) -> Look:
+        """Go, if a person said yes to exactly this call; else they are asked."""
+        with effects.journal_of(ws) as journal:
+            approvals = effects.approvals_of(journal, ws)
+            hash = self._hash(call)
+            if approvals.use(hash):
+                return Look(GO, verdict)
+            asked = approvals.ask(hash, self.words(call), verdict.cls)
+        return Look(WAIT, verdict, asked.id)
 
     def refusal(self, call: Call, look: Look) -> Refused:
         """What to answer when nobody says yes now."""
@@ -148,18 +152,23 @@ class ToolCalls:
             hash = approvals.decide(look.approval, is_approved=True).hash
             approvals.use(hash)
 
-    def begin(self, call: Call, tools: Mapping[str, Mapping[str, object]], *, is_approved: bool) -> Begun:
-        """Checkpoint and intent, both durable when this returns; the call may leave then. Raises ReprieveError."""
+    def begin(self, call: Call, tools: Mapping[str, Mapping[str, object]], *, is_approved: bool) -> Begun | Look:
+        """Checkpoint and intent, both durable when this returns; the call may leave then. Raises ReprieveError.
+
+        A Look: only the checkpoint could tell that this call needs a person's yes, and nothing was begun.
+        """
         with self._open() as ws:
             window, label, gaps = self._open_step(ws, call)
             try:
                 rule, verdict = self._judge(ws, call, tools, gaps)
-                if verdict.decision != RUN and not is_approved:
-                    raise Refused(f"{call.tool} was not run: {verdict.reason}", data={"class": verdict.cls})
-                return self._intent(ws, call, rule, verdict, window, label)
+                look = self._asked(ws, call, verdict) if verdict.decision != RUN and not is_approved else None
+                if look is None or look.verb == GO:
+                    return self._intent(ws, call, rule, verdict, window, label)
             except BaseException:  # one that stayed open would take what a person does next for the agent's
                 ws.close_window(window, label=f"{label} (not run)")
                 raise
+            ws.close_window(window, label=f"{label} (not run)")
+            return look
 
     def resume(self, begun: Begun, tools: Mapping[str, Mapping[str, object]]) -> Begun:
         """The next round of a call that its server asked back for: the same effect, in a step of its own."""
@@ -191,7 +200,18 @@ class ToolCalls:
                     journal.finish(begun.effect, state, **facts)  # type: ignore[arg-type]
             finally:
                 more = " (its end was not seen)" if answer is None else " (failed)" if answer.is_error else ""
-                ws.close_window(begun.window, label=begun.label + more)
+                made = ws.close_window(begun.window, label=begun.label + more)
+            if begun.is_covered and made.gaps:
+                self._look_again(ws, begun, tools, self._paths(ws, made))
+
+    def _look_again(
+        self, ws: Workspace, begun: Begun, tools: Mapping[str, Mapping[str, object]], gaps: list[str]
+    ) -> None:
+        """What it wrote may have become too large for a checkpoint, or was taken out of sight."""
+        _, verdict = self._judge(ws, begun.call, tools, gaps)
+        if not verdict.is_covered:
+            with effects.journal_of(ws) as journal:
+                journal.uncover(begun.effect, f"the checkpoint after it does not hold all of it: {verdict.reason}")
 
     def doubt(self, begun: Begun, why: str) -> None:
         """Write down that nobody may ever know what became of it; its step goes on until `finish`."""
@@ -212,8 +232,11 @@ class ToolCalls:
             pid=os.getpid(),
             parent=_around(ws),
         )
-        root = os.fsdecode(ws.root)
-        return window, label, [os.path.join(root, os.fsdecode(gap.path)) for gap in made.gaps]
+        return window, label, self._paths(ws, made)
+
+    def _paths(self, ws: Workspace, made: Made) -> list[str]:
+        """Of what a checkpoint could not protect."""
+        return [os.path.join(os.fsdecode(ws.root), os.fsdecode(gap.path)) for gap in made.gaps]
 
     def _judge(
         self, ws: Workspace, call: Call, tools: Mapping[str, Mapping[str, object]], gaps: Sequence[str] = ()
@@ -230,6 +253,7 @@ class ToolCalls:
                 tops=[os.fsdecode(ws.root)],
                 gaps=gaps,
                 roots=self.roots,
+                is_left_out=lambda path: _is_left_out(ws, path),
             )
         said = tools.get(call.tool, {}).get("annotations")
         verdict = policy.judge_tool(
@@ -361,6 +385,12 @@ class ToolCalls:
         shown = for_people(hidden(dict(call.arguments)))
         assert isinstance(shown, dict)
         return HookEvent(self.client, BEFORE, self._session, call_id=call.id, tool=call.tool, arguments=shown)
+
+
+def _is_left_out(ws: Workspace, path: str) -> bool:
+    root = os.path.realpath(os.fsdecode(ws.root))
+    inside = os.path.relpath(path, root)
+    return inside != "." and not inside.startswith("..") and ws.capture.is_left_out(os.fsencode(inside))
 
 
 def _around(ws: Workspace) -> str:

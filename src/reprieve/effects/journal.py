@@ -174,6 +174,10 @@ class Journal:
         """Note, before it leaves, that all it changes is in the checkpoints: there is no inverse, files come back."""
         return self._change(id, states.COVERED, {}, lambda e: e.state == states.INTENT and not e.undo_state)
 
+    def uncover(self, id: str, detail: str) -> Effect:
+        """Note that the checkpoint after it does not hold all of it after all: a person has to look."""
+        return self._change(id, states.MANUAL, {"detail": detail}, lambda e: e.undo_state == states.COVERED)
+
     def remap(self, id: str, old: str, new: str) -> None:
         """What was called old before an undo made it anew is called new since."""
         with self.log.transaction():

@@ -252,6 +252,11 @@ class Capture:
             return inner
         return lambda path, is_dir: path.partition(b"/")[0] in only and (inner is None or inner(path, is_dir))
 
+    def is_left_out(self, path: bytes) -> bool:
+        """Whether checkpoints would not hold what is made at this path (relative to the root), by the user's choice."""
+        accepts = self._accepts()
+        return accepts is not None and not (accepts(path, False) and accepts(path, True))
+
     def names_at(self, entry: TimelineEntry | None) -> frozenset[bytes] | None:
         """The names in the root that were looked at for an entry; None if it does not say."""
         while entry is not None and entry.kind != CHECKPOINT:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 
-from reprieve.app.mcp_calls import OFF, PASS, WAIT, Call
+from reprieve.app.mcp_calls import OFF, PASS, WAIT, Call, Look
 from reprieve.effects.mcp_client import META, Answer, answer_of
 from reprieve.errors import Refused, ReprieveError
 from reprieve.gateways.mcp_lines import is_id, key_of, read
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-    from reprieve.app.mcp_calls import Begun, Look, ToolCalls
+    from reprieve.app.mcp_calls import Begun, ToolCalls
     from reprieve.model.reporter import Reporter
 
     Json = dict[str, Any]
@@ -241,14 +241,18 @@ class Session:
                 self._waiting.discard(key_of(id))
                 self._open.add(key_of(id))
                 self._to_server(line)
-            elif look.verb == WAIT and self._can_ask:
-                self._ask(line, id, call, look)
             elif look.verb == WAIT:
-                raise self._calls.refusal(call, look)
+                self._wait(line, id, call, look)
             else:
                 self._go(line, id, call, is_approved=look.verdict.decision != "run")
         except _TROUBLE as e:
             self._refuse(id, e)
+
+    def _wait(self, line: bytes, id: object, call: Call, look: Look) -> None:
+        """For a person's yes. Raises Refused where the client can't ask for it."""
+        if not self._can_ask:
+            raise self._calls.refusal(call, look)
+        self._ask(line, id, call, look)
 
     def _ask(self, line: bytes, id: object, call: Call, look: Look) -> None:
         """Have the client ask its person; the answer is theirs, not the model's."""
@@ -308,6 +312,9 @@ class Session:
 
     def _go(self, line: bytes, id: object, call: Call, *, is_approved: bool) -> None:
         begun = self._calls.begin(call, self.tools, is_approved=is_approved)
+        if isinstance(begun, Look):
+            self._wait(line, id, call, begun)
+            return
         self._waiting.discard(key_of(id))
         self._running[key_of(id)] = begun
         self._to_server(line)

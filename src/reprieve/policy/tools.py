@@ -19,7 +19,7 @@ from reprieve.policy.decide import AUTOPILOT, decide
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from reprieve.policy.catalog import ToolRule
 
@@ -113,11 +113,12 @@ def uncovered(
     tops: Sequence[str],
     gaps: Sequence[str] = (),
     roots: Sequence[str] = (),
+    is_left_out: Callable[[str], bool] = lambda _: False,
 ) -> str | None:
     """Why a rollback would not bring back every file that the call changes; None if it does.
 
     `tops`: folders that are protected. `gaps`: paths in them that are not. `roots`: folders that the client gave to the
-    server, from which it may read a relative path.
+    server, from which it may read a relative path. `is_left_out`: whether checkpoints would not hold what is there.
     """
     if not rule.files:
         return "what it changes is not files"
@@ -144,6 +145,8 @@ def uncovered(
                     gap = next((gap for gap in gaps if _is_in(real, gap) or _is_in(gap, real)), None)
                     if gap is not None:
                         return f"{gap} is not protected"
+                    if is_left_out(real):
+                        return f"{path} is left out of the checkpoints by your configuration"
     return None
 
 
