@@ -298,3 +298,26 @@ def test_a_gap_can_be_written_to_after_a_persons_yes_in_a_terminal(
         assert at_terminal("approve", error["approval"], cwd=project, answer="y\n")[0] == 0
         assert not wire.call("write_file", path=str(target), content="x").get("isError")
     assert target.read_text() == "x"
+
+
+ODD = """
+TOOLS = [{"name": "create_item", "annotations": [1]}, {"name": "delete_item", "inputSchema": {"required": REQUIRED}}]
+
+
+def call(name, arguments, params):
+    return {"content": "odd", "structuredContent": {"id": 1}}
+"""
+
+
+@pytest.mark.parametrize("required", ['[["x"]]', '[{"a": 1}, "item_id"]', '"item_id"', '{"item_id": 1}', "[None]"])
+def test_an_odd_schema_of_a_server_ends_nothing(
+    required: str, gateway: Gateway, toy: Path, cli: Cli, tmp_path: Path
+) -> None:
+    with gateway(program(tmp_path / "shop", ODD.replace("REQUIRED", required))) as wire:
+        wire.hello(elicitation={})
+        wire.asked = lambda _: YES
+        assert wire.call("create_item")["structuredContent"] == {"id": 1}
+        assert wire.answer(wire.ask("ping"))["result"] == {}
+    (effect,) = effects(cli)
+    assert (effect["state"], effect["inverse"]) == ("done", None) and "does not say" in str(effect["detail"])
+    assert wire.errors == b""

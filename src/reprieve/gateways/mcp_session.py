@@ -479,9 +479,9 @@ class Session:
     def _write(self, begun: Begun, write: Callable[[], None]) -> None:
         try:
             write()
-        except _TROUBLE as e:
+        except (*_TROUBLE, TypeError, LookupError, AttributeError) as e:  # a stranger's words, of whatever shape
             # it did happen: the answer is the client's all the same, and the journal says that it is not known
-            said = e.message if isinstance(e, ReprieveError) else str(e)
+            said = e.message if isinstance(e, ReprieveError) else f"{type(e).__name__} {e}".strip()
             self._reporter.warn(
                 f"what became of {begun.call.tool} (effect {begun.effect}) could not be written: {said}"
             )
