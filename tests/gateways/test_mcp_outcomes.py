@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -321,3 +322,44 @@ def test_an_odd_schema_of_a_server_ends_nothing(
     (effect,) = effects(cli)
     assert (effect["state"], effect["inverse"]) == ("done", None) and "does not say" in str(effect["detail"])
     assert wire.errors == b""
+
+
+@pytest.mark.parametrize("is_broken", [True, False])
+def test_a_stream_of_the_servers_own_that_ends_is_opened_again(is_broken: bool, gateway: Gateway) -> None:
+    """Broken or ended in good order, it goes on after the newest event, when the server says."""
+
+    def stream(handler: BaseHTTPRequestHandler, number: int) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        note = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": number}})
+        event = f"id: e{number}\nretry: 150\ndata: {note}\n\n".encode()
+        handler.wfile.write(b"%x\r\n%s\r\n" % (len(event), event) + (b"" if is_broken else b"0\r\n\r\n"))
+        handler.close_connection = True
+
+    with HttpServer([], lambda *_: (200, "application/json", b"")) as server:
+        server.stream = stream
+        with gateway(options=("--url", server.url)) as wire:
+            wire.hello()
+            until(lambda: len(wire.notes) >= 3, "three streams were read")
+    assert [note["params"]["data"] for note in wire.notes[:3]] == [1, 2, 3]
+    assert [head.get("Last-Event-ID") for head in server.streams[:3]] == [None, "e1", "e2"]
+
+
+def test_a_stream_that_the_server_does_not_open_again_is_told(gateway: Gateway) -> None:
+    def stream(handler: BaseHTTPRequestHandler, number: int) -> None:
+        handler.send_response(200 if number == 1 else 404)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.send_header("Content-Length", "0" if number > 1 else "12")
+        handler.end_headers()
+        if number == 1:
+            handler.wfile.write(b"retry: 100\n\n")
+
+    with HttpServer([], lambda *_: (200, "application/json", b"")) as server:
+        server.stream = stream
+        with gateway(options=("--url", server.url)) as wire:
+            wire.hello()
+            until(lambda: b"says by itself" in wire.errors, "it is told")
+            assert wire.answer(wire.ask("ping"))["result"] == {}
+    assert b"404" in wire.errors and b"Traceback" not in wire.errors

@@ -325,6 +325,8 @@ class Reply:
     def __init__(self, connection: HTTPConnection, response: HTTPResponse) -> None:
         self.connection, self.response = connection, response
         self.status = response.status
+        self.last_id = ""  # of the newest event, by which a stream that broke goes on
+        self.retry_s: float | None = None  # what the server wants to be left alone for before that
 
     @classmethod
     def of(cls, connection: HTTPConnection) -> Reply:
@@ -367,6 +369,10 @@ class Reply:
                 line = raw.decode("utf-8").rstrip("\r\n")
                 if line.startswith("data:"):
                     data.append(line[5:].removeprefix(" "))
+                elif line.startswith("id:") and line.isascii() and line.isprintable():  # what a header can hold
+                    self.last_id = line[3:].strip()
+                elif line.startswith("retry:") and line[6:].strip().isdecimal():
+                    self.retry_s = int(line[6:].strip()[:9]) / 1000
                 elif not line and data:
                     if any(data):
                         yield _one_line("\n".join(data))

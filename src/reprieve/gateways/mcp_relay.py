@@ -40,8 +40,12 @@ if TYPE_CHECKING:
 
 
 CLIENT, SERVER, CLIENT_GONE, SERVER_GONE, LOST = "client", "server", "client gone", "server gone", "lost"
+WARNING = "warning"
 _GRACE_S = 1.5  # that a server has to end by itself; clients wait for two seconds and then kill us
 _LOOK_S = 0.01
+# when to open a server's own stream again: twice as long after each time that nothing came, or as the server says
+_AGAIN_S, _SHORTEST_S, _LONGEST_S = 1.0, 0.1, 60.0
+_TRIES = 8  # that fail one after the other: some two minutes
 
 
 def relay(calls: ToolCalls, server: Server, *, name: str, reporter: Reporter, is_off: bool = False) -> int:
@@ -72,6 +76,8 @@ def relay(calls: ToolCalls, server: Server, *, name: str, reporter: Reporter, is
             elif what == LOST:
                 assert isinstance(more, tuple)
                 session.unsent(more[0], line.decode(), is_sent=more[1])
+            elif what == WARNING:
+                reporter.warn(line.decode())
             else:
                 why = (
                     "the client left before the answer came"
@@ -196,7 +202,7 @@ class _Http:
         self.schema_of: Callable[[str], object] = lambda _: None
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._open: dict[str, HTTPConnection] = {}  # requests whose answer is awaited or being read
-        self._is_closed = False
+        self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -204,7 +210,7 @@ class _Http:
         self._lines.put(line)
 
     def close(self) -> int:
-        self._is_closed = True
+        self._closed.set()
         self._lines.put(None)
         self._thread.join(_GRACE_S)
         if self._session.get("Mcp-Session-Id"):
@@ -274,16 +280,36 @@ class _Http:
             self._lost(message, why or "the server closed the connection without an answer", is_sent=is_sent)
 
     def _listen(self) -> None:
-        """What the server says by itself; many say nothing, and answer 405."""
-        while not self._is_closed:
+        """What the server says by itself; many say nothing, and answer 405. A stream that ends is opened again."""
+        last_id, wait_s, failed, has_begun = "", _AGAIN_S, 0, False
+        while not self._closed.is_set():
+            reply, why, began_at = None, "", time.monotonic()
+            failed += 1
             try:
-                with exchange("GET", self._url, self._headers(), None, timeout_s=None) as reply:
-                    if reply.status != 200:
-                        return
-                    for _, text in reply.messages():
-                        self._inbox.put((SERVER, text.encode() + b"\n", None))
-            except Unanswered:
+                more = {"Last-Event-ID": last_id} if last_id else {}
+                with exchange("GET", self._url, {**self._headers(), **more}, None, timeout_s=None) as reply:
+                    why = f"the server answered {reply.status}"
+                    if reply.status == 200:
+                        failed, has_begun = 0, True
+                        for _, text in reply.messages():
+                            wait_s = _AGAIN_S
+                            self._inbox.put((SERVER, text.encode() + b"\n", None))
+            except Unanswered as e:
+                why = e.message
+            is_no = reply is not None and reply.status != 200 and reply.status < 500 and reply.status not in (408, 429)
+            if is_no or failed == _TRIES:
+                if (has_begun or not is_no) and not self._closed.is_set():
+                    text = f"what the server says by itself does not reach the client any more: {why}"
+                    self._inbox.put((WARNING, text.encode(), None))
                 return
+            if reply is not None:
+                last_id = reply.last_id or last_id
+                wait_s = wait_s if reply.retry_s is None else reply.retry_s
+            if time.monotonic() - began_at > _LONGEST_S:
+                wait_s = _AGAIN_S  # it was only quiet for long: some proxies end such a stream
+            wait_s = min(max(wait_s, _SHORTEST_S), _LONGEST_S)
+            self._closed.wait(wait_s)
+            wait_s *= 2
 
     def _lost(self, message: dict[str, object], why: str, *, is_sent: bool) -> None:
         if "id" in message and "method" in message:
