@@ -134,7 +134,21 @@ def test_s07_s42_the_clients_own_form_asks_the_person(gateway: Gateway, toy: Pat
     assert any(b"tools/call" in line for line in seen(toy)) is is_yes
     assert [e["state"] for e in effects(cli)] == (["done"] if is_yes else [])
     assert not any(b'"allow"' in line for line in seen(toy))  # the answer was for us
-    assert len(cli("approvals", "--json").json["approvals"]) == (0 if is_yes else 1)
+    assert cli("approvals", "--json").json["approvals"] == []  # a no is an answer, too
+
+
+@pytest.mark.parametrize("given", [{"action": "decline"}, {"action": "accept", "content": {"allow": False}}])
+def test_a_persons_no_is_written_down_and_told(given: dict[str, object], gateway: Gateway, toy: Path, cli: Cli) -> None:
+    with gateway(*TOY) as wire:
+        wire.hello(elicitation={})
+        wire.asked = lambda _: given
+        result = wire.call("smash")
+        assert result["isError"] and "a person said no" in result["content"][0]["text"]
+        assert "approve" not in result["content"][0]["text"]
+        assert cli("approvals", "--json").json["approvals"] == []
+        wire.asked = lambda _: {"action": "cancel"}  # nobody answered: it can be answered in a terminal still
+        assert "reprieve approve" in wire.call("smash")["content"][0]["text"]
+    assert len(cli("approvals", "--json").json["approvals"]) == 1 and effects(cli) == []
 
 
 UNCLEAR = (

@@ -152,6 +152,12 @@ class ToolCalls:
             hash = approvals.decide(look.approval, is_approved=True).hash
             approvals.use(hash)
 
+    def deny(self, call: Call, look: Look) -> Refused:
+        """A person said no in their own client: the question is answered. What to tell the agent."""
+        with self._open() as ws, effects.journal_of(ws) as journal:
+            effects.approvals_of(journal, ws).decide(look.approval, is_approved=False)
+        return Refused(f"{call.tool} was not run: a person said no", data={"class": look.verdict.cls})
+
     def begin(self, call: Call, tools: Mapping[str, Mapping[str, object]], *, is_approved: bool) -> Begun | Look:
         """Checkpoint and intent, both durable when this returns; the call may leave then. Raises ReprieveError.
 

@@ -286,7 +286,10 @@ class Session:
         said = given if isinstance(given, dict) else {}
         content = said.get("content")
         try:
-            if said.get("action") != "accept" or not isinstance(content, dict) or content.get("allow") is not True:
+            allow = content.get("allow") if said.get("action") == "accept" and isinstance(content, dict) else None
+            if said.get("action") == "decline" or allow is False:
+                raise self._calls.deny(call, look)
+            if allow is not True:  # closed without a word: the question stays
                 raise self._calls.refusal(call, look)
             self._calls.approve(look)
             self._go(line, id, call, is_approved=True)
