@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from reprieve.mcp.http import Door, Token
 from support.agentdesk import Agent, Person, drive, over_http
 
 pytestmark = pytest.mark.skipif(shutil.which("curl") is None and "CI" not in os.environ, reason="needs curl")
@@ -158,6 +160,50 @@ def test_S39_a_revoked_token_ends_with_the_next_request(project: Path, home: Pat
         path.unlink()
         assert post(url, "another-token-of-somebody", body=INIT) == 401
         assert post(url, "", body=INIT) == 401
+
+
+def test_a_token_file_that_cannot_be_used_refuses_every_request_and_is_told_once(tmp_path: Path) -> None:
+    """Readable by others, bytes that are no text, a link: 503, and one line with its hint; and again what it was."""
+    said: list[str] = []
+    passed: list[object] = []
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        passed.append(scope)
+
+    path = tmp_path / "mcp.token"
+    token = Token(str(path))
+    token.make()
+    door = Door(inner, token, 7373, say=said.append)
+    good = token.read()
+
+    def status() -> int:
+        sent: list[Any] = []
+        headers = [(b"host", b"127.0.0.1:7373"), (b"authorization", f"Bearer {good}".encode())]
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            return {}
+
+        asyncio.run(door({"type": "http", "method": "GET", "path": "/mcp", "headers": headers}, receive, send))
+        return int(sent[0]["status"]) if sent else 200
+
+    assert status() == 200
+    path.chmod(0o644)
+    assert [status(), status()] == [503, 503] and len(said) == 1
+    assert "read by others" in said[0] and "--new-token" in said[0]
+    path.chmod(0o600)
+    path.write_bytes(b"\xff\xfe")
+    assert status() == 503 and "no token" in said[1]
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+    assert status() == 503 and len(said) == 3
+    path.unlink()
+    assert status() == 401 and len(passed) == 1
+    path.write_text(good)
+    path.chmod(0o600)
+    assert status() == 200 and len(passed) == 2
 
 
 def test_S01_a_plan_of_another_session_is_not_applied(served: tuple[str, str, Path]) -> None:

@@ -310,7 +310,7 @@ def main() -> None:
     token.make()
     settings = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     inner = server.streamable_http_app(streamable_http_path="/mcp", transport_security=settings)
-    app: Any = WithToken(Door(inner, token, port), token.read())
+    app: Any = WithToken(Door(inner, token, port, say=print), token.read())
     print(f"http://127.0.0.1:{port}/mcp", flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listening])
 

@@ -4,7 +4,7 @@ Every request passes one door before the protocol sees it, whatever its path and
 
     Host is this server's own name          else 421   a page that rebound its name to 127.0.0.1
     Origin is absent or this server's own   else 403   any page
-    a bearer token, compared in constant time   else 401, and 429 after many wrong ones
+    a bearer token, compared in constant time   else 401, and 429 after many wrong ones; 503: its file can't be used
     POST carries application/json           else 415   forms and fetches that need no preflight
     the body is at most 4 MiB               else 413
 """
@@ -15,6 +15,7 @@ import hmac
 import os
 import secrets
 import socket
+import stat
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -34,6 +35,7 @@ ADDRESS, PATH = "127.0.0.1", "/mcp"
 _FILE = "mcp.token"
 _WRONG, _WINDOW_S = 20, 60.0  # wrong tokens in a minute after which guessing is told to wait
 _SESSIONS = 200
+_NEW = "reprieve mcp --http --new-token"
 
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
@@ -59,28 +61,39 @@ class Token:
         os.replace(scratch, self.path)
 
     def read(self) -> str:
-        """The token; "" if there is none any more. Raises Misconfigured for a file that others could read."""
+        """The token; "" if there is none any more. Raises Misconfigured if the file can't be used as one."""
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            # not waiting for whoever would write into a pipe
+            fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return ""
         except OSError as e:
-            raise Misconfigured(f"'{self.path}' cannot be read: {e.strerror}") from e
-        with os.fdopen(fd) as file:
+            raise Misconfigured(f"'{self.path}' cannot be read: {e.strerror}", hints=[_NEW]) from e
+        try:
             st = os.fstat(fd)
             if st.st_mode & 0o077 or st.st_uid != os.geteuid():
-                raise Misconfigured(
-                    f"'{self.path}' can be read by others, so it is no secret",
-                    hints=["reprieve mcp --http --new-token"],
-                )
-            return file.read(200).strip()
+                raise Misconfigured(f"'{self.path}' can be read by others, so it is no secret", hints=[_NEW])
+            return os.read(fd, 200).decode("ascii").strip() if stat.S_ISREG(st.st_mode) else ""
+        except (OSError, UnicodeDecodeError) as e:
+            raise Misconfigured(f"'{self.path}' holds no token", hints=[_NEW]) from e
+        finally:
+            os.close(fd)
 
 
 class Door:
     """What every request has to pass."""
 
-    def __init__(self, app: App, token: Token, port: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._app, self._token, self._clock = app, token, clock
+    def __init__(
+        self,
+        app: App,
+        token: Token,
+        port: int,
+        *,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._app, self._token, self._say, self._clock = app, token, say, clock
+        self._said = ""  # what is wrong with the token's file; told once, not with each request
         names = {f"127.0.0.1:{port}", f"localhost:{port}"}
         self._hosts, self._origins = names, {f"http://{name}" for name in names}
         self._wrong: deque[float] = deque(maxlen=_WRONG)
@@ -113,7 +126,15 @@ class Door:
             return 421, "this server is reached by 127.0.0.1 or localhost only"
         if any(origin not in self._origins for origin in headers.get("origin", ())):
             return 403, "pages of other origins have no access"
-        if not self._is_known(headers.get("authorization", [])):
+        try:
+            wanted = self._token.read()
+            self._said = ""
+        except Misconfigured as e:
+            if self._said != e.message:
+                self._said = e.message
+                self._say(f"No request is served: {e.message}. {' '.join(f'Hint: {hint}' for hint in e.hints)}")
+            return 503, "the token of this server can't be used; see what it says"
+        if not _is_known(headers.get("authorization", []), wanted):
             now = self._clock()
             is_guessing = len(self._wrong) == _WRONG and now - self._wrong[0] < _WINDOW_S
             self._wrong.append(now)
@@ -123,13 +144,13 @@ class Door:
             return 415, "the body has to be application/json"
         return None
 
-    def _is_known(self, given: list[str]) -> bool:
-        wanted = self._token.read()
-        if not wanted or len(given) != 1:
-            return False
-        scheme, _, token = given[0].partition(" ")
-        is_same = hmac.compare_digest(token.strip().encode("latin-1"), wanted.encode())
-        return scheme.lower() == "bearer" and is_same
+
+def _is_known(given: list[str], wanted: str) -> bool:
+    if not wanted or len(given) != 1:
+        return False
+    scheme, _, token = given[0].partition(" ")
+    is_same = hmac.compare_digest(token.strip().encode("latin-1"), wanted.encode())
+    return scheme.lower() == "bearer" and is_same
 
 
 def serve_http(start: str, port: int, *, say: Callable[[str], None], is_new_token: bool = False) -> None:
@@ -156,6 +177,6 @@ def serve_http(start: str, port: int, *, say: Callable[[str], None], is_new_toke
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
         config = uvicorn.Config(
-            Door(inner, token, port), log_level="warning", access_log=False, server_header=False, ws="none"
+            Door(inner, token, port, say=say), log_level="warning", access_log=False, server_header=False, ws="none"
         )
         uvicorn.Server(config).run(sockets=[listening])
