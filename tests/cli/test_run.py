@@ -254,6 +254,22 @@ def test_on_failure_rollback_names_what_goes_on_running(cli: Cli, project: Path)
     assert ended.json["still_running"] == []
 
 
+def test_a_run_that_was_cut_off_is_a_step_that_can_be_undone(cli: Cli, project: Path) -> None:
+    before = fingerprint(project)
+    script = "echo x > README.md; echo $$ > ../pid; sleep 100"
+    words = [sys.executable, "-m", "reprieve", "run", "--label", "job", "--", "sh", "-c", script]
+    process = subprocess.Popen(words, cwd=project, stdin=subprocess.DEVNULL)
+    while not (project.parent / "pid").exists() or not (project.parent / "pid").read_text():
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    os.kill(int((project.parent / "pid").read_text()), signal.SIGKILL)
+    assert (project / "README.md").read_text() == "x\n"
+    cli("undo", "--yes")
+    assert fingerprint(project) == before
+    assert "there is no step to undo" in cli("undo", "--yes", check=False).err
+
+
 def test_a_run_inside_a_run_works(cli: Cli) -> None:
     cli("run", "--", sys.executable, "-m", "reprieve", "checkpoint", "inside")
     assert "inside" in [entry["label"] for entry in cli("log", "--json").json["entries"]]

@@ -6,6 +6,7 @@ from reprieve.app import refs
 from reprieve.app.authorship import window_of, windows
 from reprieve.app.times import number
 from reprieve.errors import BadRef
+from reprieve.files.processes import is_alive
 from reprieve.model.talk import END, talk_of
 from reprieve.model.timeline import CHECKPOINT, TimelineEntry
 from reprieve.model.value import Value
@@ -51,17 +52,23 @@ def find_step(timeline: Timeline, name: str, *, now_ns: int) -> Step:
 def last_steps(timeline: Timeline, seen: Snapshot, *, has_more: bool = False) -> Iterator[Step]:
     """Steps that may be meant by "the last one", newest first. What a person did between windows is none.
 
+    One that was cut off has no end of its own: its process died.
     `has_more`: one that changed nothing in this tree may have changed a tracked path.
     """
     has_windows = any(True for _ in windows(timeline))
     head = timeline.head()
     if not has_windows and head is not None and (seen.changed or has_more):
         yield Step("now", "what changed since the last checkpoint", head.seq, head)
+    ended = set()
     for entry in timeline.backwards():
         if entry.is_pruned:
             return
         if entry.kind != CHECKPOINT:
             continue
+        ended.add(closes(entry.data))
+        window = window_of(entry) if has_windows else None
+        if window is not None and window.id not in ended and window.pid and not is_alive(window.pid, window.born):
+            yield _of_window(timeline, entry, window.id, window.step)
         if has_windows and not closes(entry.data):
             continue
         if entry.seq > 1 and (entry.delta or closes(entry.data) or has_more):
