@@ -264,8 +264,13 @@ def test_a_run_that_was_cut_off_is_a_step_that_can_be_undone(cli: Cli, project: 
     process.kill()
     process.wait()
     os.kill(int((project.parent / "pid").read_text()), signal.SIGKILL)
+    (project / "mine").write_text("after it was killed")
+    answer = cli("undo", "--yes", check=False)
+    assert answer.code == 4
+    assert "'job' was cut off" in answer.err and "reprieve undo step:job" in answer.err
     assert (project / "README.md").read_text() == "x\n"
-    cli("undo", "--yes")
+    (project / "mine").unlink()
+    cli("undo", "step:job", "--yes")
     assert fingerprint(project) == before
     assert "there is no step to undo" in cli("undo", "--yes", check=False).err
 

@@ -54,6 +54,15 @@ def test_what_was_moved_onto_another_file_by_way_of_a_third_is_not_lost_either(
     assert refused.code == 4 and refused.json["error"]["conflicts"] == ["src/util.py"]
 
 
+def test_what_had_to_make_room_for_it_is_not_lost_in_turn(cli: Cli, project: Path, start: str) -> None:
+    """The other file was moved aside first: if its name is not given back, its new place is its last one."""
+    other = (project / "src/util.py").read_text()
+    agent(cli, "mv src/util.py src/aside; mv d/mine src/util.py; rmdir d")
+    (project / "d").write_text("something else\n")
+    cli("rollback", start, "--on-conflict", "keep", check=False)
+    assert holders(project) == ["src/util.py"] and (project / "src/aside").read_text() == other
+
+
 @pytest.mark.parametrize("choice", ["keep", "both"])
 def test_a_conflict_that_is_kept_at_the_old_name_keeps_the_new_one(
     cli: Cli, project: Path, start: str, choice: str

@@ -279,6 +279,35 @@ def test_B7_pushed_since_is_said_and_history_stays_unless_asked(desk: Desk, tmp_
     is_whole(desk)
 
 
+def test_B7_the_last_step_is_named_if_undo_has_to_pass_it_over(desk: Desk, tmp_path: Path) -> None:
+    """All that it did was to commit and push, which stays: who wants the last step gone has to know."""
+    remote = f"{tmp_path}/remote.git"
+    desk.sh(f"git init -q --bare {remote} && git remote add origin {remote} && git push -q origin main")
+    desk.checkpoint()
+    desk.agent("sed -i 3s/.*/agent/ src/main.py")
+    desk.agent("git commit -q -am agent; git push -q origin main")
+    _, report = desk.ws.undo()
+    assert report is not None and desk.line("src/main.py", 3) == "line 3"
+    assert any("passed over: commits were pushed" in gap.reason for gap in report.not_undone)
+    plan, report = desk.ws.undo()
+    assert not plan.actions and "commits were pushed" in plan.not_undone[0].reason, "nothing else is left"
+    is_whole(desk)
+
+
+def test_B7_a_rebase_that_is_under_way_stays_whole_if_both_moved_the_index(desk: Desk) -> None:
+    desk.sh("git checkout -q -b side && sed -i 3s/.*/side/ src/main.py && git commit -q -am side")
+    desk.sh("git checkout -q main && sed -i 3s/.*/main/ src/main.py && git commit -q -am main && git checkout -q side")
+    start = desk.checkpoint()
+    desk.agent("git rebase main || true")
+    (desk.root / "mine.txt").write_text("mine\n")
+    desk.sh("git add mine.txt")
+    _, report = desk.rollback(start, on_conflict="keep")
+    assert report.not_undone
+    assert "rebase in progress" in desk.sh("git status")
+    desk.sh("git rebase --abort")
+    is_whole(desk)
+
+
 def test_B7_a_persons_fetch_is_no_conflict_with_the_agents(desk: Desk, tmp_path: Path) -> None:
     """A remote's branches are moved by whoever fetches; they stay as they are, and the agent's commit goes."""
     remote = f"{tmp_path}/remote.git"

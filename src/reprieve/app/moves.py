@@ -111,11 +111,38 @@ class Moves:
 
             has_part = can_undo(self.ws, choices)
         has_more = has_part is not None
+        passed: list[Gap] = []
+        stuck: Step | None = None
         for step in last_turns(self.timeline) if name else last_steps(self.timeline, self.seen, has_more=has_more):
             plan = self._undo(step, tail=tail, choices=choices)
             if plan.has_more_than_times or (has_part is not None and has_part(self.undone)):
-                return plan
+                if not name and choices.on_conflict == "abort":
+                    self._must_have_ended(step)
+                return plan.replace(not_undone=(*plan.not_undone, *passed)) if passed else plan
+            if plan.not_undone and not plan.is_idle and not self._was_undone(step):
+                # it is not what a person means who wants the last step gone, but it is the last one
+                stuck, by = stuck or step, f"by '{step.name}', passed over"
+                passed += [gap.replace(reason=f"{by}: {gap.reason}") for gap in plan.not_undone]
+        if stuck is not None:
+            return self._undo(stuck, tail=tail, choices=choices)
         raise Usage("there is no step to undo", hints=["see what happened: reprieve log"])
+
+    def _must_have_ended(self, step: Step) -> None:
+        """Raises Conflict for a step that was cut off: what changed since its end can't be told from what it did."""
+        if step.entry is not None or step.before is None or step.key == "now":
+            return
+        from shlex import quote
+
+        name = quote(step.name if step.name.startswith("call:") else f"step:{step.name}")
+        raise Conflict(
+            f"'{step.name}' was cut off: what it did can't be told from what others did after it; nothing was touched",
+            hints=[f"see all of that: reprieve undo {name} --dry-run", f"take it back: reprieve undo {name}"],
+        )
+
+    def _was_undone(self, step: Step) -> bool:
+        """Whether an undo of it is on the timeline: then the person was told what it left."""
+        of = step.entry.id if step.entry is not None else ""
+        return any(entry.kind == UNDO and field(entry.data, "of") == of for entry in self.timeline.after(step.since))
 
     def _undo(self, step: Step, *, tail: bool, choices: Choices) -> Plan:
         from reprieve.app.steps import must_be_kept, with_inner

@@ -6,7 +6,6 @@ from reprieve.cli import humane
 from reprieve.errors import Refused
 from reprieve.model.actor import UNKNOWN, said
 from reprieve.model.effect import KEPT
-from reprieve.model.entry import DIR
 from reprieve.model.plan import GIT, KEEP_EFFECT, Report
 from reprieve.model.timeline import REDO
 
@@ -187,7 +186,7 @@ def target(plan: Plan) -> str:
 def _actions(actions: Sequence[Action], out: Terminal, *, whole: str) -> None:
     """Each path with its verb. Directories that only get their times back are counted: they follow from the rest."""
     git = [action for action in actions if action.kind == GIT]
-    listed = [action for action in actions if not _is_only_times(action) and action.kind != GIT]
+    listed = [action for action in actions if not action.is_times and action.kind != GIT]
     shown = listed[:SHOWN] if out.is_terminal else listed
     marks = {verb: out.styled(*mark) for verb, mark in _MARKS.items()}  # asked once whether there is colour
     other = out.styled("~", "yellow")
@@ -212,14 +211,11 @@ def _repositories(actions: Sequence[Action], out: Terminal) -> None:
     for repository, inner in found.items():
         known = [name for name in inner if name.startswith(b"refs/") or b"/" not in name]
         known = [name for name in known if name not in (b"COMMIT_EDITMSG", b"FETCH_HEAD") and name[-5:] != b".lock"]
-        names = ", ".join(humane.path(name) for name in sorted(known)[:8]) or "objects only"
+        unnamed = "objects only" if all(name.startswith(b"objects/") for name in inner) else "its own notes"
+        names = ", ".join(humane.path(name) for name in sorted(known)[:8]) or unnamed
         more = f" and {len(known) - 8} more" if len(known) > 8 else ""
         paths = humane.count(len(inner), "path")
         out.line(f"  {out.styled('~', 'yellow')} git       {humane.path(repository)}: {names}{more}  ({paths})")
-
-
-def _is_only_times(action: Action) -> bool:
-    return action.verb == "set times" and action.after is not None and action.after.kind == DIR
 
 
 def _left(kept: Sequence[Kept], not_undone: Sequence[Gap], out: Terminal) -> None:

@@ -12,7 +12,8 @@ import stat
 
 from reprieve.files.native import sha256
 
-_MOST = 1 << 20  # bytes that are read of one file; of a larger index nothing is known
+_MOST = 1 << 20  # bytes that are read of one file
+_END = 64  # of a larger index: its size and its end, where git has its checksum
 
 
 def linked_outside(root: bytes) -> bytes:
@@ -35,8 +36,9 @@ def state_of(root: bytes) -> str:
     common = os.path.normpath(os.path.join(at, _read(os.path.join(at, b"commondir")).strip()))
     head = _read(os.path.join(at, b"HEAD"))
     refs = [b"refs/stash", *([head[5:].strip()] if head.startswith(b"ref: ") else [])]
-    index = _read(os.path.join(at, b"index"))
-    parts = [head, essence(index) or index, *(_commit(common, ref) for ref in refs)]
+    index = _read(os.path.join(at, b"index")) or _end_of(os.path.join(at, b"index"))
+    tables = _read(os.path.join(common, b"reftable", b"tables.list"))  # where refs are no files
+    parts = [head, essence(index) or index, tables, *(_commit(common, ref) for ref in refs)]
     return sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).hex()
 
 
@@ -46,6 +48,23 @@ def _commit(common: bytes, ref: bytes) -> bytes:
         return found.strip()
     lines = _read(os.path.join(common, b"packed-refs")).split(b"\n")
     return next((line.partition(b" ")[0] for line in lines if line.endswith(b" " + ref)), b"")
+
+
+def _end_of(path: bytes) -> bytes:
+    """Of a file that is too large to be read: also git's looking at the tree may change that, but nothing is missed."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    try:
+        st = os.fstat(fd)
+        if not stat.S_ISREG(st.st_mode):
+            return b""
+        return b"%d " % st.st_size + os.pread(fd, _END, max(0, st.st_size - _END))
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
 
 
 def _read(path: bytes, *, is_link_followed: bool = True) -> bytes:

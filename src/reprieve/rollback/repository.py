@@ -151,7 +151,7 @@ class _Both:
             branch = _branch(head)
             for path, chain in self.chains.items():
                 inner = self._inner(path)
-                if b"/" not in inner or inner == branch or self._is_history(path):
+                if b"/" not in inner or inner == branch or inner.startswith(_UNDER_WAY) or self._is_history(path):
                     self.wanted[path] = chain.now
         names = ", ".join(self._inner(path).decode("utf-8", "replace") for path in sorted(self.mixed)[:5])
         left = (Gap(self.at, f"moved by both sides since, and left as it is: {names}"),) if self.mixed else ()
@@ -178,7 +178,10 @@ class _Both:
         return True
 
     def gone_back(self) -> Repository:
-        """What both moved is as it was before. Logs stay, so that git still finds the commits of the others."""
+        """What both moved is as it was before. Logs stay, so that git still finds the commits of the others.
+
+        But the stash is its log: what others put there since goes with it, and a redo brings it back.
+        """
         for path, chain in self.chains.items():
             if path in self.mixed or (self._inner(path) in _STASH and any(self.taken[path])):
                 self.wanted[path] = chain.then

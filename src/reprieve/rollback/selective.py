@@ -280,12 +280,20 @@ class _Work:
         self._hold(displaced(self.chains, self.outcomes, self.births))
 
     def stranded(self) -> None:
-        """The same where there is no room at the old name, or what is there is kept."""
-        staying = {
-            content(self.outcomes[path].entry if self._is_moved(path) else chain.now)
-            for path, chain in self.chains.items()
-        }
-        self._hold(list(stranded(self.chains, self._is_moved, self._is_left_out, staying)))
+        """The same where there is no room at the old name, or what is there is kept.
+
+        Again until nothing is found: what is held does not get its own bytes back, and those may be elsewhere for the
+        last time.
+        """
+        while True:
+            staying = {
+                content(self.outcomes[path].entry if self._is_moved(path) else chain.now)
+                for path, chain in self.chains.items()
+            }
+            found = list(stranded(self.chains, self._is_moved, self._is_left_out, staying))
+            if not found:
+                return
+            self._hold(found)
 
     def elsewhere(self) -> None:
         """A file that was changed, and then edited and moved by another in one go, is not followed: that is said."""
@@ -293,6 +301,8 @@ class _Work:
         for path, chain in self.chains.items() if born else ():
             places = born.get(id(chain.links[-1].span), ()) if chain.links and chain.now is None else ()
             if not places or self.is_taken(chain.links[-1]) or path in self.reasons or self.outcomes[path].conflict:
+                continue
+            if repository.repository_of(path):
                 continue
             last = chain.links[-1]
             change = next((link for link in reversed(chain.links) if self.is_taken(link) and content(link.after)), None)
