@@ -92,7 +92,8 @@ def serving() -> Iterator[Server]:
 def _programs() -> Path:
     """Where initdb and postgres are: distributions keep them out of PATH, one folder for each version."""
     found = shutil.which("initdb")
-    places = [Path(found).parent] if found else [Path(p) for p in sorted(glob.glob("/usr/lib/postgresql/*/bin"))]
+    # of a version without initdb only the client is installed
+    places = [Path(p).parent for p in ([found] if found else sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb")))]
     if not places:
         pytest.skip("postgres is not installed")
     return places[-1]
