@@ -285,6 +285,12 @@ def test_a_column_in_which_somebody_wrote_since_is_kept(ws: Workspace, db: Path)
     assert rows(db) == [(1, "ada", "London")]
 
 
+def test_a_column_that_is_computed_goes(ws: Workspace, db: Path) -> None:
+    change(db, "ALTER TABLE customer ADD COLUMN twice INTEGER GENERATED ALWAYS AS (id * 2)")
+    record_sql(ws, str(db), [("ALTER TABLE customer DROP COLUMN twice", [], -1)], description="added a column")
+    assert undo(ws).state == "undone"
+
+
 def test_the_rows_that_a_table_must_hold_may_be_said_and_children_are_kept(ws: Workspace, db: Path) -> None:
     change(db, "CREATE TABLE made (id INTEGER PRIMARY KEY)", "INSERT INTO made VALUES (1), (2)")
     change(db, "CREATE TABLE note (made INTEGER REFERENCES made ON DELETE CASCADE)")

@@ -364,3 +364,47 @@ def test_a_column_in_which_somebody_wrote_since_is_kept(ws: Workspace, db: Datab
     assert undo(ws).state == "undone"
     with pytest.raises(psycopg.errors.UndefinedColumn):
         db.rows("SELECT note FROM customer")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "numeric(10,2) NOT NULL DEFAULT 0",
+        "double precision DEFAULT 0.0",
+        "timestamp(0) DEFAULT '2020-01-01 00:00:00.4'",
+        "char(5) DEFAULT 'x'",
+        "int[] DEFAULT '{1,2}'",
+        "timestamptz DEFAULT now()",
+        "date DEFAULT CURRENT_DATE",
+        "text DEFAULT lower('A%')",
+        "int GENERATED ALWAYS AS (id * 2) STORED",
+    ],
+)
+def test_a_column_that_holds_its_default_alone_goes(ws: Workspace, db: Database, column: str) -> None:
+    """A default is compared as the column holds it; now() is what it was when the column was made."""
+    db.do(f"ALTER TABLE customer ADD COLUMN made {column}")
+    record(ws, ("ALTER TABLE customer DROP COLUMN made", [], -1))
+    assert undo(ws).state == "undone"
+
+
+@pytest.mark.parametrize(
+    ("column", "written"),
+    [
+        ("numeric(10,2) NOT NULL DEFAULT 0", "9.99"),
+        ("timestamptz DEFAULT now()", "'2020-01-01'"),
+        ("timestamptz DEFAULT now()", "NULL"),
+    ],
+)
+def test_a_value_among_defaults_is_seen(ws: Workspace, db: Database, column: str, written: str) -> None:
+    db.do("INSERT INTO customer VALUES (2), (3)", f"ALTER TABLE customer ADD COLUMN made {column}")
+    record(ws, ("ALTER TABLE customer DROP COLUMN made", [], -1))
+    db.do(f"UPDATE customer SET made = {written} WHERE id = 1")
+    outcome = undo(ws)
+    assert outcome.state == "conflict" and "1 rows instead of 0" in outcome.detail
+
+
+def test_a_default_that_is_another_in_each_row_is_counted_as_values(ws: Workspace, db: Database) -> None:
+    db.do("INSERT INTO customer VALUES (2), (3)", "ALTER TABLE customer ADD COLUMN made uuid DEFAULT gen_random_uuid()")
+    record(ws, ("ALTER TABLE customer DROP COLUMN made", [], -1))
+    outcome = undo(ws)
+    assert outcome.state == "conflict" and "3 rows instead of 0" in outcome.detail

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 
-from reprieve.effects.sql_text import target, what_stays
+from reprieve.effects.sql_text import target
 from reprieve.errors import Misconfigured, Refused
 
 TYPE_CHECKING = False
@@ -34,9 +34,14 @@ _OWN = """
         UNION SELECT inhrelid FROM pg_catalog.pg_inherits JOIN own ON inhparent = id) SELECT id FROM own"""
 # of a column that is computed from others nothing is lost
 _DEFAULT = """
-    SELECT pg_catalog.pg_get_expr(adbin, adrelid) FROM pg_catalog.pg_attribute
-    LEFT JOIN pg_catalog.pg_attrdef ON adrelid = attrelid AND adnum = attnum
+    SELECT pg_catalog.pg_get_expr(adbin, adrelid), pg_catalog.format_type(atttypid, atttypmod), adbin::text,
+        atthasmissing, (attmissingval::text::text[])[1]
+    FROM pg_catalog.pg_attribute LEFT JOIN pg_catalog.pg_attrdef ON adrelid = attrelid AND adnum = attnum
     WHERE attrelid = pg_catalog.to_regclass(%s) AND attname = (pg_catalog.parse_ident(%s))[1] AND attgenerated = ''"""
+# CURRENT_DATE and the like are no functions there
+_VARIES = re.compile(r"\{(?:SQLVALUEFUNCTION|NEXTVALUEEXPR)\b")
+_CALLED = re.compile(r":(?:op)?funcid (\d+)")
+_FIXED = "SELECT pg_catalog.bool_and(provolatile = 'i') FROM pg_catalog.pg_proc WHERE oid = ANY(%s::oid[])"
 _ACTS = ("c", "n", "d")  # cascade, set null, set default
 
 
@@ -143,12 +148,16 @@ class Postgres:
         """How many rows have something else than the default in these columns; nobody can write there any more."""
         rows = 0
         for table, column in columns:
-            for (default,) in self._ask(_DEFAULT, (table, column)):
-                usual = default if default and not what_stays(default) else "NULL"
+            for default, type, tree, has_missing, missing in self._ask(_DEFAULT, (table, column)):
                 self._db.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-                # as text: JSON can't be compared
-                query = f"SELECT pg_catalog.count(*) FROM {table} WHERE {column}::text IS DISTINCT FROM ({usual})::text"
-                rows += self.count(query, ())
+                # as text: JSON can't be compared; and of the column's type, as 0 is 0.00 in a numeric(10,2)
+                query = f"SELECT pg_catalog.count(*) FROM {table} WHERE {column}::text IS DISTINCT FROM "
+                if default and self._is_fixed(tree):
+                    rows += self.count(f"{query}({default})::{type}::text", ())
+                else:
+                    # now() gave one value to all rows that were there, which is kept; gen_random_uuid() gave each its
+                    # own, so that none of them can be told from a person's
+                    rows += self.count(query.replace("%", "%%") + "%s", (missing if has_missing else None,))
         return rows
 
     def count(self, query: str, values: tuple[object, ...]) -> int:
@@ -166,6 +175,11 @@ class Postgres:
             self._db.rollback()
         finally:
             self._db.close()
+
+    def _is_fixed(self, tree: str) -> bool:
+        """Whether an expression has the same value at all times, by the functions that PostgreSQL reads in it."""
+        called = _CALLED.findall(tree)
+        return not _VARIES.search(tree) and (not called or self._ask(_FIXED, (called,)) == [(True,)])
 
     def _children(self, changed: dict[int, tuple[int, int]], sql: str, rows: int) -> str:
         """Tables with rows that went along: changed ones whose key acts upon what happened to a changed parent."""
