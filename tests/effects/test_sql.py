@@ -360,6 +360,8 @@ def test_in_postgresql_too_only_what_a_rollback_takes_back_is_recorded(sql: str)
         "ALTER TABLE t DROP a CASCADE",
         "ALTER TABLE t ADD x int, DROP CONSTRAINT k CASCADE",
         "ALTER TABLE t /* */ DROP COLUMN a",
+        "ALTER TABLE t /* */ ALTER a TYPE int",
+        "ALTER TABLE t ALTER a SET DEFAULT E'\\'', ALTER b TYPE int, ALTER c SET DEFAULT 'x'",
     ],
 )
 def test_what_takes_along_what_nobody_can_list_is_refused(sql: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 from reprieve.app import journals
 from reprieve.app.effects import Side, journal_of, record_sql
 from reprieve.app.workspace import Workspace
-from reprieve.errors import Misconfigured, Refused
+from reprieve.errors import Misconfigured, Refused, Usage
 from reprieve.model.effect import EffectDraft
 from reprieve.model.plan import EffectOutcome
 from support.postgres import Database, Server, losing_commits, serving
@@ -408,3 +408,56 @@ def test_a_default_that_is_another_in_each_row_is_counted_as_values(ws: Workspac
     record(ws, ("ALTER TABLE customer DROP COLUMN made", [], -1))
     outcome = undo(ws)
     assert outcome.state == "conflict" and "3 rows instead of 0" in outcome.detail
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "back", "written"),
+    [
+        ("int", "numeric", "ALTER price TYPE int", "19.99"),
+        ("date", "timestamp", "ALTER COLUMN price SET DATA TYPE date", "'2026-11-17 12:34:56'"),
+        ("numeric(10,2)", "numeric(10,4)", "ADD x int, ALTER price TYPE numeric(10, 2), ADD y int", "0.1234"),
+        ("varchar(3)", "text", 'ALTER "price" TYPE varchar(3) COLLATE "C"', "'abcd'"),
+        ("int", "text", "ALTER price TYPE int USING price::int", "'007'"),
+    ],
+)
+def test_a_value_that_the_old_type_does_not_hold_is_kept(
+    ws: Workspace, db: Database, before: str, after: str, back: str, written: str
+) -> None:
+    db.do(f"CREATE TABLE p (id int, price {before})", f"ALTER TABLE p ALTER price TYPE {after}")
+    db.do("INSERT INTO p VALUES (1, NULL)", f"INSERT INTO p VALUES (2, {written})")
+    there = db.rows("SELECT price FROM p")
+    record(ws, (f"ALTER TABLE p {back}", [], -1))
+    outcome = undo(ws)
+    assert outcome.state == "conflict" and "1 rows have a value that this would round or cut" in outcome.detail
+    assert db.rows("SELECT price FROM p") == there
+    db.do("DELETE FROM p WHERE id = 2")
+    assert undo(ws).state == "undone"
+
+
+def test_what_using_does_to_values_is_not_guessed(ws: Workspace, db: Database) -> None:
+    for using in ("1", "price::int / 2", "left(price, 3)::int"):
+        with pytest.raises(Usage, match="USING"):
+            record(ws, (f"ALTER TABLE p ALTER price TYPE int USING {using}", [], -1))
+    record(ws, ("ALTER TABLE p ALTER type SET DEFAULT 'a, b', ALTER COLUMN type DROP DEFAULT", [], -1))
+
+
+@pytest.mark.parametrize("back", ["DROP TABLE hidden", "ALTER TABLE hidden DROP COLUMN who", "TRUNCATE hidden"])
+def test_rows_that_a_policy_hides_do_not_go(
+    ws: Workspace, server: Server, db: Database, monkeypatch: pytest.MonkeyPatch, back: str
+) -> None:
+    db.do("CREATE TABLE hidden (id int, who text)", "DROP ROLE IF EXISTS bob", "CREATE ROLE bob LOGIN")
+    try:
+        db.do("GRANT ALL ON SCHEMA public TO bob", "ALTER TABLE hidden OWNER TO bob")
+        db.do("ALTER TABLE hidden ENABLE ROW LEVEL SECURITY", "ALTER TABLE hidden FORCE ROW LEVEL SECURITY")
+        db.do("CREATE POLICY p ON hidden USING (who = 'bob')", "INSERT INTO hidden VALUES (1, 'ann'), (2, 'bob')")
+        monkeypatch.setenv("DATABASE_URL", db.url.replace("postgres@", "bob@"))
+        record(ws, ("DELETE FROM hidden WHERE id = %s", [2], 1), (back, [], -1))
+        outcome = undo(ws)
+        assert outcome.state == "failed" and "row-level security" in outcome.detail
+        assert len(db.rows("SELECT * FROM hidden")) == 2
+        with journal_of(ws) as journal:
+            journal.keep(next(iter(journal.effects(is_open=True))).id)
+        record(ws, ("DELETE FROM hidden WHERE id = %s", [2], 1))  # which its policy lets bob do
+        assert undo(ws).state == "undone"
+    finally:
+        db.do("REASSIGN OWNED BY bob TO postgres", "DROP OWNED BY bob", "DROP ROLE bob")

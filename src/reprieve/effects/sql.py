@@ -10,7 +10,8 @@ changes another number of rows than it must (the old values in its WHERE no long
 on the row) undoes nothing: somebody changed it since. Neither does one that takes rows along which it does not name,
 by a foreign key with an action: who wants those gone, too, deletes them by statements before it. `rows` of DROP TABLE
 and TRUNCATE is how many must be in the table (none if it is -1): those that somebody wrote since would go with it. Of
-ALTER TABLE … DROP COLUMN it is how many must have a value there, other than the column's default.
+ALTER TABLE … DROP COLUMN it is how many must have a value there, other than the column's default. ALTER COLUMN … TYPE
+needs values that are the same in both types.
 And rows that an UPDATE or DELETE still finds afterwards were kept by a trigger, whatever the database counts.
 Sequences, triggers and what a schema change took along are not brought back by statements: `is_exact: false`.
 
@@ -25,7 +26,7 @@ import os
 from reprieve.effects.credentials import is_reference, resolve
 from reprieve.effects.driver import CHANGED, READY, UNCLEAR, Check, Outcome
 from reprieve.effects.sql_guard import left_over
-from reprieve.effects.sql_text import MODULES, dropped, emptied, must_be_taken_back, must_fit
+from reprieve.effects.sql_text import MODULES, dropped, emptied, must_be_taken_back, must_fit, retyped
 from reprieve.effects.sql_values import decoded, encoded, shown
 from reprieve.errors import Refused, ReprieveError, Usage
 from reprieve.model.effect import CONFLICT, FAILED, MANUAL, UNDONE, UNKNOWN
@@ -152,6 +153,8 @@ class SqlDriver:
                 held = database.rows_in(tables) + database.values_in(columns)
                 if (tables or columns) and held != max(wanted, 0):
                     return f"{sql}: there are {held} rows instead of {max(wanted, 0)} in it, written or deleted since"
+                if cut := database.values_cut(retyped(sql)):
+                    return f"{sql}: {cut} rows have a value that this would round or cut, written since"
                 try:
                     rows = database.execute(sql, values)
                 except database.conflicts as e:

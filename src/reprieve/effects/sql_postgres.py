@@ -41,6 +41,9 @@ _DEFAULT = """
 # CURRENT_DATE and the like are no functions there
 _VARIES = re.compile(r"\{(?:SQLVALUEFUNCTION|NEXTVALUEEXPR)\b")
 _CALLED = re.compile(r":(?:op)?funcid (\d+)")
+_TYPE = """
+    SELECT pg_catalog.format_type(atttypid, atttypmod) FROM pg_catalog.pg_attribute
+    WHERE attrelid = pg_catalog.to_regclass(%s) AND attname = (pg_catalog.parse_ident(%s))[1]"""
 _FIXED = "SELECT pg_catalog.bool_and(provolatile = 'i') FROM pg_catalog.pg_proc WHERE oid = ANY(%s::oid[])"
 _ACTS = ("c", "n", "d")  # cascade, set null, set default
 
@@ -140,8 +143,7 @@ class Postgres:
         rows = 0
         for name in tables:
             if self._ask("SELECT pg_catalog.to_regclass(%s)", (name,)) != [(None,)]:
-                self._db.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
-                rows += self.count(f"SELECT pg_catalog.count(*) FROM {name}", ())
+                rows += self._count_all(name, f"SELECT pg_catalog.count(*) FROM {name}")
         return rows
 
     def values_in(self, columns: Sequence[tuple[str, str]]) -> int:
@@ -149,15 +151,25 @@ class Postgres:
         rows = 0
         for table, column in columns:
             for default, type, tree, has_missing, missing in self._ask(_DEFAULT, (table, column)):
-                self._db.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
                 # as text: JSON can't be compared; and of the column's type, as 0 is 0.00 in a numeric(10,2)
                 query = f"SELECT pg_catalog.count(*) FROM {table} WHERE {column}::text IS DISTINCT FROM "
                 if default and self._is_fixed(tree):
-                    rows += self.count(f"{query}({default})::{type}::text", ())
+                    rows += self._count_all(table, f"{query}({default})::{type}::text")
                 else:
                     # now() gave one value to all rows that were there, which is kept; gen_random_uuid() gave each its
                     # own, so that none of them can be told from a person's
-                    rows += self.count(query.replace("%", "%%") + "%s", (missing if has_missing else None,))
+                    known = (missing if has_missing else None,)
+                    rows += self._count_all(table, query.replace("%", "%%") + "%s", known)
+        return rows
+
+    def values_cut(self, columns: Sequence[tuple[str, str, str]]) -> int:
+        """How many rows have a value in these columns that is another in the new type and back; as `values_in`."""
+        rows = 0
+        for table, column, type in columns:
+            for (old,) in self._ask(_TYPE, (table, column)):
+                # as text: 'a' and 'a ' are one in a char(2)
+                is_cut = f"{column}::{type}::{old}::text IS DISTINCT FROM {column}::text"
+                rows += self._count_all(table, f"SELECT pg_catalog.count(*) FROM {table} WHERE {is_cut}")
         return rows
 
     def count(self, query: str, values: tuple[object, ...]) -> int:
@@ -175,6 +187,19 @@ class Postgres:
             self._db.rollback()
         finally:
             self._db.close()
+
+    def _count_all(self, table: str, query: str, values: tuple[object, ...] = ()) -> int:
+        """Count rows of a table to which nobody can write any more.
+
+        Rows that a policy hides from the user would go as well: PostgreSQL then refuses to count. For statements the
+        policies stay in force: those may be all that the user is let do.
+        """
+        self._db.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        ((usual,),) = self._ask("SELECT pg_catalog.current_setting('row_security')")
+        self._db.execute("SET LOCAL row_security = off")
+        rows = self.count(query, values)
+        self._db.execute(f"SET LOCAL row_security = {usual}")
+        return rows
 
     def _is_fixed(self, tree: str) -> bool:
         """Whether an expression has the same value at all times, by the functions that PostgreSQL reads in it."""

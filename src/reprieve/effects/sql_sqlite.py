@@ -90,6 +90,10 @@ class Sqlite:
             rows += self.count(f"SELECT count(*) FROM {table} WHERE {column} IS NOT ({default or 'NULL'})", ())
         return rows
 
+    def values_cut(self, columns: Sequence[tuple[str, str, str]]) -> int:
+        """None: SQLite changes no column's type."""
+        return 0
+
     def count(self, query: str, values: tuple[object, ...]) -> int:
         return int(self._db.execute(query, values).fetchone()[0])
 

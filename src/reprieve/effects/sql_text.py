@@ -27,6 +27,11 @@ _ALTER = re.compile(
     rf"(?is)\s*alter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?(?P<table>{NAME})(?:\s*\*)?\s+(?P<actions>.+?)\s*;?\s*"
 )
 _DROPS = re.compile(rf"(?is)drop\s+(?:column\s+)?(?:if\s+exists\s+)?(?P<column>{_PART})(?:\s+restrict)?")
+_RETYPES = re.compile(
+    rf"(?is)alter\s+(?:column\s+)?(?P<column>{_PART})\s+(?:set\s+data\s+)?type\s+"
+    rf"(?P<type>{NAME}[\w\s(),\[\]-]*?)(?:\s+collate\s+{NAME})?(?:\s+using\s+(?P<using>.+))?"
+)
+_ACTION = re.compile(rf"(?s)({_QUOTED}|[(),]|[^'\"`\[(),]+|.)")
 _TARGET = re.compile(rf"(?is)\s*(?:delete\s+from|update|insert\s+into|merge\s+into)\s+(?:only\s+)?({NAME})")
 # What a function does that no ROLLBACK takes back: sequences, locks of a session, other connections, files, messages
 _STAYS = re.compile(
@@ -55,6 +60,7 @@ def must_be_taken_back(sql: str, module: str) -> None:
             raise _takes_along(sql)
     emptied(sql)
     dropped(sql)
+    retyped(sql)
 
 
 def what_stays(plain: str) -> str:
@@ -114,6 +120,46 @@ def dropped(sql: str) -> list[tuple[str, str]]:
                 raise Usage(f"{sql}: what this drops can't be read", hints=["ALTER TABLE name DROP COLUMN name"])
             columns.append((found["table"], column["column"]))
     return columns
+
+
+def retyped(sql: str) -> list[tuple[str, str, str]]:
+    """(table, column, type) of what ALTER TABLE gives another type, as they are written in it: values may be cut."""
+    plain = " ".join(sql.lower().split())
+    if not plain.startswith("alter table") or not re.search(r"\btype\b", plain):
+        return []
+    unread = Usage(f"{sql}: what this changes can't be read", hints=["ALTER TABLE name ALTER COLUMN name TYPE type"])
+    found = _ALTER.fullmatch(sql)
+    if found is None or any(sign in plain for sign in ("--", "/*", "\\", "$")):  # quotes of other kinds
+        raise unread
+    columns = []
+    for action in _actions(found["actions"]):
+        if not re.match(r"(?is)alter\b.*\btype\b", action):
+            continue
+        if re.match(rf"(?is)alter\s+(?:column\s+)?{_PART}\s+(?:set\s+default|drop|add|reset)\b", action):
+            continue
+        change = _RETYPES.fullmatch(action)
+        if change is None:
+            raise unread
+        column, type, using = change["column"], change["type"].strip(), change["using"]
+        if using is not None and "".join(using.lower().split()) != "".join(f"{column}::{type}".lower().split()):
+            raise Usage(
+                f"{sql}: what USING makes of a value that somebody wrote since can't be told",
+                hints=[f"USING {column}::{type}, or none"],
+            )
+        columns.append((found["table"], column, type))
+    return columns
+
+
+def _actions(text: str) -> list[str]:
+    """What is between the commas, but those in parentheses and quotes."""
+    parts, depth = [""], 0
+    for piece in _ACTION.findall(text):
+        depth += (piece == "(") - (piece == ")")
+        if piece == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return [part.strip() for part in parts]
 
 
 def _takes_along(sql: str) -> Usage:
