@@ -414,6 +414,33 @@ def test_a_database_in_the_tree_comes_back_with_its_file_and_by_nothing_else(
     assert inside.read_bytes() == before
 
 
+@pytest.mark.parametrize("what", ["folder", "file", "a second file"])
+def test_a_tracked_database_comes_back_with_its_file_and_by_nothing_else(
+    what: str, project: Path, db: Path, cli: Cli
+) -> None:
+    """As one in the tree does. A rollback to before it was tracked says that it does not come back."""
+    outside = db.parent / "outside"
+    outside.mkdir()
+    (outside / "other").write_text("other")
+    db = db.rename(outside / "app.db")
+    if what == "a second file":
+        cli("track", str(outside / "other"))
+    cli("checkpoint", "early")
+    cli("track", str(outside if what == "folder" else db))
+    back = ("UPDATE customer SET city = ? WHERE id = ? AND city = ?", ["London", 1, "Paris"], 1)
+    with reprieve.open(project) as ws:
+        assert ws.record_sql(str(db), [back], description="no checkpoint holds it").inverse
+        ws.checkpoint("base")
+        before = db.read_bytes()
+        change(db, "UPDATE customer SET city = 'Paris'", "INSERT INTO customer VALUES (2, 'bob', 'Rome')")
+        effect = ws.record_sql(str(db), [back], description="moved ada")
+        assert (effect.state, effect.undo_state, effect.inverse) == ("done", "covered", None)
+    named = cli("rollback", "early", "--dry-run").out
+    assert f"not undone {outside if what == 'folder' else db}" in named
+    assert cli("rollback", "base", "--yes").code == 0
+    assert db.read_bytes() == before
+
+
 def test_an_undo_that_was_interrupted_is_left_to_a_person_who_is_told_what_to_look_for(ws: Workspace, db: Path) -> None:
     """Nothing in the database tells whether it was committed before the process died; running it again may be twice."""
     moved(ws, db)

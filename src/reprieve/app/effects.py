@@ -148,7 +148,8 @@ def record_sql(
     The old values belong into each WHERE, so that a row that somebody changed since is left alone. Of DROP TABLE and
     TRUNCATE the rows are those that must be in the table, of DROP COLUMN those with a value; none if it is -1.
     `database` is a path (sqlite3) or a credential reference (psycopg): where that leads is remembered, and no other
-    database is written to. An SQLite database in the tree comes back with its files, and the statements are not needed.
+    database is written to. An SQLite database in the tree, or tracked, comes back with its files, and the statements
+    are not needed.
     Raises Usage for a statement that a ROLLBACK may not take back, Refused if the reference leads nowhere.
     `is_idempotent`: they may be run again when nobody knows whether they were.
     """

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from reprieve.app.annexes import Annex
     from reprieve.app.workspace import Workspace
     from reprieve.effects.transaction import Databases
     from reprieve.model.effect import Effect
@@ -123,12 +124,17 @@ def transaction(ws: Workspace, connection: Any) -> Iterator[Any]:
 
 
 def is_protected(ws: Workspace, path: str) -> bool:
-    """Whether a database is in the tree, and no setting or gap keeps its files out of the checkpoints.
+    """Whether a database is in the tree or tracked, and no setting or gap keeps its files out of the checkpoints.
 
     Then they come back with all others; or a rollback names them with all others, as what was not protected.
     """
-    head = ws.timeline.head()
-    top, real = os.path.realpath(os.fsdecode(ws.root)), os.path.realpath(path)
+    real = os.path.realpath(path)
+    return _holds(ws, real) or any(_holds(annex.ws, real, annex) for annex in ws.annexes)
+
+
+def _holds(ws: Workspace, real: str, annex: Annex | None = None) -> bool:
+    head = ws.timeline.head()  # of what is tracked since the last checkpoint there is none
+    top = os.path.realpath(os.fsdecode(ws.root))
     if head is None or os.path.commonpath((top, real)) != top:
         return False
     inside = os.fsencode(os.path.relpath(real, top))
@@ -137,7 +143,9 @@ def is_protected(ws: Workspace, path: str) -> bool:
     if any((there := tree.lookup(known, place)) is not None and there.gap for place in places):
         return False
     excludes = ws.capture.limits.excludes
-    return excludes is None or all(excludes.accepts(part, False) for part in parts_of(inside))
+    if excludes is not None and not all(excludes.accepts(part, False) for part in parts_of(inside)):
+        return False
+    return annex is None or annex.selected_at(head)(inside)
 
 
 def _files_of(raw: Any) -> list[str]:
