@@ -103,6 +103,20 @@ def test_E10_a_secret_that_the_undo_needs_is_read_where_it_is(
         record_sql(ws, str(db), [(back[0], [{"credential": "x"}, 1], 1)], description="d")
 
 
+def test_a_statement_that_begins_with_WITH_is_counted(ws: Workspace, db: Path) -> None:
+    """By itself, without what a trigger did; the module of Python does not count it."""
+    change(db, "CREATE TABLE log (x)", "INSERT INTO customer VALUES (2, 'bob', 'Rome'), (3, 'eve', 'Rome')")
+    change(db, "CREATE TRIGGER t AFTER DELETE ON customer BEGIN INSERT INTO log VALUES (1), (2); END")
+    back = "WITH made (id) AS (VALUES (?), (?)) DELETE FROM customer WHERE id IN (SELECT id FROM made)"
+    record_sql(ws, str(db), [("UPDATE customer SET city = 'Bonn'", [], 3), (back, [2, 9], 2)], description="d")
+    outcome = undo(ws)
+    assert outcome.state == "conflict" and "1 rows instead of 2" in outcome.detail
+    change(db, "INSERT INTO customer VALUES (9, 'joe', 'Rome')")
+    change(db, "DELETE FROM customer WHERE id = 3")
+    assert undo(ws).state == "undone"
+    assert rows(db) == [(1, "ada", "Bonn")]
+
+
 def test_E07_bad_case_6_a_later_writer_of_the_same_column_is_a_conflict(ws: Workspace, db: Path) -> None:
     moved(ws, db)
     change(db, "UPDATE customer SET city = 'Oslo' WHERE id = 1")

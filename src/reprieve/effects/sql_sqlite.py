@@ -59,6 +59,9 @@ class Sqlite:
         """How many rows it changed, -1 if that can't be told."""
         before = self._db.total_changes
         rows = self._db.execute(sql, values).rowcount
+        if rows < 0 and sql.lstrip().lower().startswith("with"):  # the module counts what begins with DELETE and so on
+            is_changed = self._db.total_changes > before
+            rows = self.count("SELECT changes()", ()) if is_changed else 0  # without what triggers and keys did
         alone = self._alone[self._at] if self._alone is not None and self._at < len(self._alone) else None
         self._more = 0 if alone is None else self._db.total_changes - before - alone
         self._at += 1
