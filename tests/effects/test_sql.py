@@ -350,7 +350,10 @@ def test_a_statement_that_no_rollback_takes_back_is_neither_recorded_nor_tried(
     "sql",
     ["SELECT setval('s', 1)", "DO $$ BEGIN END $$", "CALL p()", "UPDATE t SET a = 1; COMMIT", "DELETE FROM t;COMMIT;",
      "UPDATE t SET a = setval('s', 1)", 'INSERT INTO t VALUES (pg_catalog."nextval" (\'s\'))',
-     "DELETE FROM t WHERE dblink_exec('x', 'y') = ''"],
+     "DELETE FROM t WHERE dblink_exec('x', 'y') = ''", "UPDATE t SET a = setval/**/('s', 1)",
+     "UPDATE t SET a = setval -- x\n ('s', 1)", "UPDATE t SET a = /* ' */ setval('s', 1)",
+     "UPDATE t SET a = setval/* /* */ x */('s', 1)", "UPDATE t SET b = $$--$$, a = setval/**/('s', 1)",
+     "UPDATE t SET b = E'\\'', a = SETVAL('s', 1)", """UPDATE t SET "it's" = setval('s', 1)"""],
 )  # fmt: skip
 def test_in_postgresql_too_only_what_a_rollback_takes_back_is_recorded(sql: str) -> None:
     with pytest.raises(Usage):
@@ -358,6 +361,7 @@ def test_in_postgresql_too_only_what_a_rollback_takes_back_is_recorded(sql: str)
     for fine in (
         "DROP TABLE t;",
         "DELETE FROM t WHERE a = 'setval(1)'",
+        "DELETE FROM t WHERE a = 1 /* by setval(1) */",
         "ALTER TABLE t ALTER a SET DEFAULT nextval('s')",
     ):
         assert sql_inverse("env:DATABASE_URL", [(fine, [], -1)], module="psycopg")
@@ -374,6 +378,8 @@ def test_in_postgresql_too_only_what_a_rollback_takes_back_is_recorded(sql: str)
         "ALTER TABLE t DROP a CASCADE",
         "ALTER TABLE t ADD x int, DROP CONSTRAINT k CASCADE",
         "ALTER TABLE t /* */ DROP COLUMN a",
+        "ALTER /* */ TABLE t DROP COLUMN a",
+        "ALTER -- \n TABLE t DROP COLUMN a",
         "ALTER TABLE t /* */ ALTER a TYPE int",
         "ALTER TABLE t ALTER a SET DEFAULT E'\\'', ALTER b TYPE int, ALTER c SET DEFAULT 'x'",
     ],

@@ -35,9 +35,14 @@ _ACTION = re.compile(rf"(?s)({_QUOTED}|[(),]|[^'\"`\[(),]+|.)")
 _TARGET = re.compile(rf"(?is)\s*(?:delete\s+from|update|insert\s+into|merge\s+into)\s+(?:only\s+)?({NAME})")
 # What a function does that no ROLLBACK takes back: sequences, locks of a session, other connections, files, messages
 _STAYS = re.compile(
-    r"""(?i)\b(setval|nextval|pg_(?:try_)?advisory_lock\w*|pg_advisory_unlock\w*|dblink\w*|lo_(?:im|ex)port"""
-    r"""|pg_(?:terminate|cancel)_backend|pg_file_\w+|pg_logical_emit_message|pg_reload_conf|pg_switch_wal)"?\s*\("""
+    r"""(?is)\b(setval|nextval|pg_(?:try_)?advisory_lock\w*|pg_advisory_unlock\w*|dblink\w*|lo_(?:im|ex)port"""
+    r"""|pg_(?:terminate|cancel)_backend|pg_file_\w+|pg_logical_emit_message|pg_reload_conf|pg_switch_wal)"?"""
+    r"""(?:\s|\*/|/\*.*\*/|--[^\n]*\n)*\("""
 )
+
+
+# what is no statement: a comment, a string; a name in quotes is one, whatever is in it
+_ASIDE = re.compile(r"""(?is)(/\*.*?\*/|--[^\n]*)|(\be'(?:\\.|''|[^'\\])*'|'(?:[^']|'')*')|"(?:[^"]|"")*\"""")
 
 
 def must_be_taken_back(sql: str, module: str) -> None:
@@ -48,11 +53,13 @@ def must_be_taken_back(sql: str, module: str) -> None:
     # psycopg runs several at once, and a COMMIT may be among them; sqlite3 refuses that itself
     if module != "sqlite3" and ";" in sql.rstrip().removesuffix(";"):
         raise Usage(f"{sql}: a ';' may begin another statement", hints=["give statements one by one, and values apart"])
-    if module != "sqlite3" and (stays := what_stays(plain)):
+    if module != "sqlite3" and (stays := what_stays(sql)):
         raise Usage(
             f"{sql}: what {stays}() does stays when it is rolled back, so it can't be tried first",
             hints=["a sequence is set by ALTER SEQUENCE name RESTART WITH n"] if stays == "setval" else [],
         )
+    if plain.startswith(("alter --", "alter /*")):
+        raise Usage(f"{sql}: what this alters can't be read", hints=["leave the comment out"])
     if plain.startswith(("drop ", "truncate ")):
         if "--" in plain or "/*" in plain:
             raise Usage(f"{sql}: what this drops can't be read", hints=["leave the comment out"])
@@ -63,10 +70,13 @@ def must_be_taken_back(sql: str, module: str) -> None:
     retyped(sql)
 
 
-def what_stays(plain: str) -> str:
+def what_stays(sql: str) -> str:
     """The function whose work stays, "" if none is called. As a DEFAULT of a column nextval() is only written down."""
-    found = [match[1] for match in _STAYS.finditer(re.sub(r"'(?:[^']|'')*'", "''", plain))]
-    is_schema = plain.startswith(("create ", "alter "))
+    alone = _ASIDE.sub(lambda found: " " if found[1] else "''" if found[2] else found[0], sql)
+    # comments within comments and quotes by $ are not read as PostgreSQL does: then strings count as well
+    texts = (alone, sql) if re.search(r"\*/|\$\w*\$", alone) else (alone,)
+    found = [match[1].lower() for text in texts for match in _STAYS.finditer(text)]
+    is_schema = sql.lower().split()[:1] in (["create"], ["alter"])
     return next((name for name in found if name != "nextval" or not is_schema), "")
 
 
