@@ -368,8 +368,9 @@ def test_what_has_no_way_back_is_named_and_refused_in_autopilot(ws: Workspace, s
 def test_what_never_leaves_is_no_effect(
     ws: Workspace, s3: Any, calls: ObjectCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A URL that is only signed, a call that botocore refuses or can't sign: else they were under way for ever."""
-    s3.generate_presigned_url("put_object", Params={"Bucket": "plain", "Key": "signed"})
+    """A URL to read by, a call that botocore refuses or can't sign: else they were under way for ever."""
+    for name in ("get_object", "head_object"):
+        s3.generate_presigned_url(name, Params={"Bucket": "plain", "Key": "signed"})
     with pytest.raises(ParamValidationError):
         s3.put_object(Bucket="plain", Key="new", Nope=1)
     with pytest.raises(ParamValidationError):
@@ -384,12 +385,45 @@ def test_what_never_leaves_is_no_effect(
     assert [outcome.state for outcome in undo(ws)] == ["undone"]
 
 
-def test_a_url_for_what_cannot_be_taken_back_is_not_signed_in_autopilot(
-    ws: Workspace, s3: Any, calls: ObjectCalls
+def _signed(s3: Any, what: str) -> object:
+    at = {"Bucket": "plain", "Key": "old"}
+    if what == "post":
+        return s3.generate_presigned_post(**at)
+    if what == "get_object":
+        return s3.generate_presigned_url(what, Params=at, HttpMethod="DELETE")
+    return s3.generate_presigned_url(what, Params=at if what != "delete_bucket" else {"Bucket": "plain"})
+
+
+@pytest.mark.parametrize("version", ["s3", "s3v4"])
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("put_object", "PutObject s3://plain/old"),
+        ("delete_object", "DeleteObject s3://plain/old"),
+        ("delete_bucket", "DeleteBucket s3://plain"),
+        ("get_object", "GetObject s3://plain/old"),
+        ("post", "PutObject s3://plain/old"),
+    ],
+)
+def test_a_url_by_which_somebody_may_write_is_an_effect_that_cannot_be_taken_back(
+    ws: Workspace, endpoint: str, s3: Any, what: str, said: str, version: str
 ) -> None:
-    ws.config = ws.config.replace(policy_mode="autopilot")
-    with pytest.raises(Refused, match="can't be taken back"):
-        s3.generate_presigned_url("delete_bucket", Params={"Bucket": "plain"})
+    """What is done with it is not seen; so autopilot does not sign it."""
+    client = boto3.client("s3", endpoint_url=endpoint, config=Config(signature_version=version))
+    calls = ObjectCalls(ws, client)
+    try:
+        assert _signed(client, what)
+        with journal_of(ws) as journal:
+            (effect,) = journal.effects()
+        assert (effect.description, effect.cls, effect.state) == (f"signed a URL for {said}", "irreversible", "done")
+        assert "Signature" not in str(effect)
+        assert [outcome.state for outcome in undo(ws)] == ["irreversible"]
+        ws.config = ws.config.replace(policy_mode="autopilot")
+        with pytest.raises(Refused, match="can't be taken back"):
+            _signed(client, what)
+        client.put_object(Bucket="plain", Key="new", Body=b"new")
+    finally:
+        calls.end()
 
 
 def test_a_call_that_is_sent_again_is_one_effect(ws: Workspace, s3: Any, flaky: str) -> None:

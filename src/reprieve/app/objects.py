@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _READS = ("Get", "List", "Head", "Select")
 _LARGEST = 1 << 20  # bytes of an object that are kept in the journal; a larger one is not put back
 _KNOWN = ("CreateBucket", "PutObject", "DeleteObject")
+_SIGNED = "reprieve_signed"  # in the context of what is only signed
 _WANTED, _MINE = "reprieve_wanted", "reprieve"  # in a call's context: before and after its intent is durable
 
 
@@ -39,6 +40,7 @@ class ObjectCalls:
         self._ws, self._client, self._journal = ws, client, journals.open_journal(ws)
         self._handlers = {
             "before-parameter-build.s3": self._before,
+            "before-sign.s3": self._signing,
             "request-created.s3": self._leaving,
             "after-call.s3": self._after,
             "after-call-error.s3": self._failed,
@@ -53,13 +55,37 @@ class ObjectCalls:
 
     def _before(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
         """What is asked for. It may be signed and given to somebody, or refused by botocore, and never leave."""
+        bucket, key = str(params.get("Bucket", "")), str(params.get("Key", ""))
+        if context.get("is_presign_request"):
+            context[_SIGNED] = (bucket, key)
+            return
         if model.name.startswith(_READS):
             return  # our own looks, too
-        bucket, key = str(params.get("Bucket", "")), str(params.get("Key", ""))
         is_known = model.name in _KNOWN and "VersionId" not in params
         if not is_known:
-            self._gate(model.name, bucket, key, "")  # here, as a signed URL is used where nobody is asked
+            self._gate(model.name, bucket, key, "")
         context[_WANTED] = (model.name, bucket, key, is_known)
+
+    def _signing(self, request: Any, operation_name: str, **_: object) -> None:
+        """A URL or form that lets whoever has it write: that is not seen, and can't be taken back."""
+        bucket, key = request.context.pop(_SIGNED, (None, ""))
+        if bucket is None:
+            return  # a call, which leaves by itself
+        # a program may sign another method than that of the operation
+        if operation_name.startswith(_READS) and request.method in ("GET", "HEAD"):
+            return
+        key = str(request.context.get("s3-presign-post-fields", {}).get("key", key))
+        self._gate(f"a signed URL for {operation_name}", bucket, key, "")
+        where = f"s3://{bucket}/{key}" if key else f"s3://{bucket}"
+        draft = EffectDraft(
+            "objects",
+            IRREVERSIBLE,
+            where,
+            f"signed a URL for {operation_name} {where}",
+            request={"operation": operation_name, "why_not": "what is done with it is not seen"},
+        )
+        effect = self._journal.begin(draft, journals.place(self._ws), is_fork=True)
+        self._journal.finish(effect.id, DONE, detail="what is done with it is not seen")
 
     def _leaving(self, request: Any, **_: object) -> None:
         """It is signed and about to leave, for the first time or once more; from here on an answer or error comes."""

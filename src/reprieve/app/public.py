@@ -163,7 +163,10 @@ class Workspace:
         return list(effects_since(self._inner, _ref(since), is_open=pending))
 
     def record_objects(self, client: Any) -> ObjectCalls:
-        """Record what this boto3 client does to S3 from now on; `end()` of the answer stops that."""
+        """Record what this boto3 client does to S3 from now on; `end()` of the answer stops that.
+
+        A URL or form that it signs for others to write by is an effect that can't be taken back: its use is not seen.
+        """
         from reprieve.app import objects
 
         return objects.ObjectCalls(self._inner, client)
