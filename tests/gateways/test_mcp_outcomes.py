@@ -33,18 +33,18 @@ TOOLS = [{"name": "charge"}]
 
 def call(name, arguments, params):
     code = arguments["code"]
-    if code not in (-32700, -32600, -32601, -32602):
+    if code not in (-32700, -32600, -32601):
         with open(HERE / "charged", "a") as charged:
             charged.write("once\\n")
     return {"error": {"code": code, "message": "no receipt"}}
 """
 
 
-@pytest.mark.parametrize("code", [-32603, "odd", -32602, -32700])
+@pytest.mark.parametrize("code", [-32603, "odd", -32602, -32601, -32700])
 def test_an_error_of_the_protocol_is_a_refusal_only_if_it_says_so(
     code: object, gateway: Gateway, toy: Path, cli: Cli, tmp_path: Path
 ) -> None:
-    """An internal error may come after the work was done: the journal must not say that nothing happened."""
+    """Also "wrong parameters" may come after the work: SDKs give it for a result that is wrong, tools raise it."""
     with gateway(program(tmp_path / "shop", ERRORS)) as wire:
         wire.hello(elicitation={})
         wire.asked = lambda _: YES
@@ -93,9 +93,17 @@ def test_a_status_that_means_not_run_is_a_refusal(status: int, kind: str, gatewa
     assert _state_after(status, kind, gateway, cli) == "refused"
 
 
-def _state_after(status: int, kind: str, gateway: Gateway, cli: Cli) -> object:
+@pytest.mark.parametrize("code", [-32602, -32603, 7, "odd"])
+def test_a_status_that_only_repeats_a_tools_own_error_is_no_refusal(code: object, gateway: Gateway, cli: Cli) -> None:
+    """A server may make its 400 out of the error of a tool that ran."""
+    assert _state_after(400, "application/json", gateway, cli, code) == "unknown"
+
+
+def _state_after(status: int, kind: str, gateway: Gateway, cli: Cli, code: object = None) -> object:
+    number = code or (-32000 if status < 500 else -32603)
+
     def call(name: str, id: object) -> tuple[int, str, bytes]:
-        said = {"jsonrpc": "2.0", "id": id, "error": {"code": -32000 if status < 500 else -32603, "message": "no"}}
+        said = {"jsonrpc": "2.0", "id": id, "error": {"code": number, "message": "no"}}
         return status, kind, json.dumps(said).encode() if kind == "application/json" else b"<h1>no</h1>"
 
     with HttpServer(["charge"], call) as server:

@@ -24,8 +24,10 @@ LEGACY, MODERN = "2025-06-18", "2026-07-28"  # what we say; a server may answer 
 META = "io.modelcontextprotocol/"
 MOST = 64 << 20  # bytes of one message
 _SHOWN = 100  # characters of a server's own words in ours
-# answers that mean that the tool was not run; with any other error it may have been
-_NOT_RUN_CODES = (-32700, -32600, -32601, -32602)  # JSON-RPC: not read, no request, no such method, wrong parameters
+# answers that mean that the tool was not run; with any other error it may have been. Wrong parameters (-32602) is not
+# among them: SDKs give it for a result that is wrong as well, and tools raise it from the middle of their work
+_NOT_RUN_CODES = (-32700, -32600, -32601)  # JSON-RPC: not read, no request, no such method
+_TRANSPORT_CODES = range(-32099, -31999)  # what a server's HTTP part says of a message that it did not hand on
 NOT_RUN_STATUSES = (400, 401, 403, 404, 405, 413, 415, 421, 429)
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
@@ -253,12 +255,16 @@ def tool_call(id: object, tool: str, arguments: Mapping[str, object], *, is_mode
 
 
 def answer_of(message: Mapping[str, object], *, is_refused: bool = False) -> Answer:
-    """`is_refused`: the status that came with it says that the tool was not run."""
+    """`is_refused`: the status that came with it says that the tool was not run; the error's own number may doubt it.
+
+    Some servers make the status out of the number: 400 with -32602 tells no more than -32602.
+    """
     result, error = message.get("result"), message.get("error")
     if isinstance(result, dict):
         return Answer(result)
     code = error.get("code") if isinstance(error, dict) else None
-    return Answer(None, _error(message), is_refused or (isinstance(code, int) and code in _NOT_RUN_CODES))
+    is_not_run = isinstance(code, int) and (code in _NOT_RUN_CODES or (is_refused and code in _TRANSPORT_CODES))
+    return Answer(None, _error(message), is_not_run)
 
 
 def _error(message: Mapping[str, object]) -> str:
