@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 from reprieve.effects import credentials
 from reprieve.effects.mcp_client import MOST, NOT_RUN_STATUSES, Reply, Unanswered, exchange, headers_for, parsed, send
@@ -22,7 +23,7 @@ from reprieve.gateways.mcp_session import Session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from http.client import HTTPConnection
     from typing import IO, Protocol
 
@@ -41,7 +42,10 @@ if TYPE_CHECKING:
 
 CLIENT, SERVER, CLIENT_GONE, SERVER_GONE, LOST = "client", "server", "client gone", "server gone", "lost"
 WARNING = "warning"
-_GRACE_S = 1.5  # that a server has to end by itself; clients wait for two seconds and then kill us
+# that a server has to end by itself, and then once more after SIGTERM; clients wait for two seconds and then end us
+_GRACE_S = 0.7
+_READ_S = 0.3  # for the last words of one that is gone
+_DELETE_S = 1.0
 _LOOK_S = 0.01
 # when to open a server's own stream again: twice as long after each time that nothing came, or as the server says
 _AGAIN_S, _SHORTEST_S, _LONGEST_S = 1.0, 0.1, 60.0
@@ -86,11 +90,31 @@ def relay(calls: ToolCalls, server: Server, *, name: str, reporter: Reporter, is
                 )
                 break
     finally:
-        code = upstream.close()
-        _drain(inbox, session)
-        session.end(why)
-        out.close()
+        with _held_off():
+            code = upstream.close()
+            _drain(inbox, session)
+            session.end(why)
+            out.close()
     return code
+
+
+@contextmanager
+def _held_off() -> Iterator[None]:
+    """No signal cuts this short: it ends soon, and what it leaves half done nobody else would do.
+
+    A server has a session of its own and would live on; steps that stay open take what a person does for the agent's.
+    """
+    old = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    for number, handler in old.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(
+                number, lambda *_: None
+            )  # not SIG_IGN, which programs that are started meanwhile would inherit
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
 def _drain(inbox: Inbox, session: Session) -> None:
@@ -131,10 +155,11 @@ class _Writer:
     def send(self, line: bytes) -> None:
         self._lines.put(line)
 
-    def close(self) -> None:
-        """Once all is written, or the reader is gone."""
+    def close(self) -> bool:
+        """Once all is written, or the reader is gone. Whether that is so: some never read what they were sent."""
         self._lines.put(None)
         self._thread.join(_GRACE_S)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:
@@ -162,24 +187,36 @@ class _Stdio:
         self._in.send(line)
 
     def close(self) -> int:
+        until = time.monotonic() + _GRACE_S
+        self._hang_up()
+        try:
+            # npx, uvx and scripts only start the server: what is left of it would write after its step is sealed
+            if not self._is_over(until - time.monotonic() if self._child.poll() is None else 0):
+                self._signal(signal.SIGTERM)
+                self._is_over(_GRACE_S)  # also where only helpers are left: they may have something to save
+        finally:
+            if not self._is_over(0):
+                self._signal(signal.SIGKILL)
+        self._is_over(_GRACE_S)
+        code = self._child.wait()
+        self._hang_up()
+        self._reader.join(_READ_S)
+        return code if code >= 0 else 128 - code
+
+    def _hang_up(self) -> None:
         assert self._child.stdin is not None
-        self._in.close()
+        if not self._in.close():
+            return  # it does not read: closing would wait for what is being written
         try:
             self._child.stdin.close()
         except OSError:
             pass  # the server is gone, with what was not written yet
-        # npx, uvx and scripts only start the server: what is left of it would write after its step is sealed
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            if self._is_over(_GRACE_S if self._child.poll() is None else 0):
-                break
-            try:
-                os.killpg(self._child.pid, number)
-            except (ProcessLookupError, PermissionError):
-                break  # nobody is left, or nobody that we may end
-        self._is_over(_GRACE_S)
-        code = self._child.wait()
-        self._reader.join(_GRACE_S)
-        return code if code >= 0 else 128 - code
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self._child.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass  # nobody is left, or nobody that we may end
 
     def _is_over(self, wait_s: float) -> bool:
         """Whether the server and its group are gone, at the latest after so many seconds."""
@@ -215,7 +252,7 @@ class _Http:
         self._thread.join(_GRACE_S)
         if self._session.get("Mcp-Session-Id"):
             try:
-                exchange("DELETE", self._url, self._headers(), None, timeout_s=_GRACE_S).connection.close()
+                exchange("DELETE", self._url, self._headers(), None, timeout_s=_DELETE_S).connection.close()
             except Unanswered:
                 pass  # it forgets the session by itself in time
         return 0
