@@ -83,3 +83,29 @@ def test_a_server_that_never_reads_what_it_is_sent_is_ended_too(gateway: Gateway
     until((toy / "up").exists, "the server is up")
     wire.put({"jsonrpc": "2.0", "method": "notifications/odd", "params": {"data": "x" * (1 << 20)}})
     assert wire.close() == 128 + signal.SIGTERM
+
+
+LAST_WORDS = """
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("method") == "initialize":
+        info = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": info}), flush=True)
+    elif message.get("method") == "tools/list":
+        listed = message["id"]
+        (HERE / "asked").touch()
+print(json.dumps({"jsonrpc": "2.0", "id": listed, "result": {"tools": [{"name": "write_file"}]}}), flush=True)
+sys.exit()
+"""
+
+
+def test_a_call_that_waits_for_the_list_is_not_begun_once_the_server_is_gone(
+    gateway: Gateway, toy: Path, cli: Cli, project: Path, tmp_path: Path
+) -> None:
+    """It never left: an effect that nobody knows the end of would be a worry about nothing."""
+    wire = gateway(program(tmp_path / "mcp-server-filesystem", LAST_WORDS), str(project))
+    wire.hello()
+    wire.ask("tools/call", {"name": "write_file", "arguments": {"path": str(project / "a"), "content": "x"}})
+    until((toy / "asked").exists, "the call waits for the list")
+    wire.close()
+    assert cli("effects", "--json").json["effects"] == []

@@ -92,6 +92,7 @@ def relay(calls: ToolCalls, server: Server, *, name: str, reporter: Reporter, is
     finally:
         with _held_off():
             code = upstream.close()
+            session.begin_no_more()
             _drain(inbox, session)
             session.end(why)
             out.close()

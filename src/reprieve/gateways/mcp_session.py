@@ -439,6 +439,10 @@ class Session:
 
     # -- ends
 
+    def begin_no_more(self) -> None:
+        """The server is gone, though its last words may be read still: a call that waits here will never leave."""
+        self._listing, self._waiting = [], set()
+
     def end(self, why: str) -> None:
         """Neither side will say more."""
         for begun in self._running.values():
