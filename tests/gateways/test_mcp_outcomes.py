@@ -159,21 +159,10 @@ def test_a_call_that_was_called_off_and_never_answered_does_not_take_a_persons_w
     """Most servers never answer such a call. Its step is sealed in the end, at the latest with the session."""
     now = 0.0
     sent: list[bytes] = []
-    calls = ToolCalls(
-        lambda: open_workspace(str(project)), Server(("mcp-server-filesystem",), str(project)), session="s"
-    )
-    session = Session(
-        calls, name="s", to_server=sent.append, to_client=sent.append, reporter=Reporter(), clock=lambda: now
-    )  # fmt: skip
     cli("checkpoint", "base")
-    params = {"name": "write_file", "arguments": {"path": str(project / "README.md"), "content": "x"}}
-    session.from_client(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode())
-    listed = json.loads(sent[0])
-    session.from_server(json.dumps({"jsonrpc": "2.0", "id": listed["id"], "result": {"tools": []}}).encode())
-    assert len(sent) == 2 and b"write_file" in sent[1] and session.next_s() is None
-    session.from_client(json.dumps(canceled(1)).encode())
+    session = a_session_whose_call_was_called_off(project, sent, lambda: now)
     (project / "README.md").write_text("late")
-    assert session.next_s() == LATE_S
+    assert session.next_s() == LATE_S <= 10  # seconds: whoever calls an agent's work off may go on by hand at once
     now = LATE_S
     assert session.next_s() == 0
     session.give_up()
@@ -184,6 +173,22 @@ def test_a_call_that_was_called_off_and_never_answered_does_not_take_a_persons_w
     assert [e["state"] for e in effects(cli)] == ["unknown"]
     session.from_client(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     assert b"under way" in sent[-1]  # its answer may come still, and is not that of another
+
+
+def a_session_whose_call_was_called_off(project: Path, sent: list[bytes], clock: Callable[[], float]) -> Session:
+    """A call of write_file with the id 1, sent on."""
+    server = Server(("mcp-server-filesystem",), str(project))
+    calls = ToolCalls(lambda: open_workspace(str(project), create=True), server, session="s")
+    session = Session(
+        calls, name="s", to_server=sent.append, to_client=sent.append, reporter=Reporter(), clock=clock
+    )  # fmt: skip
+    params = {"name": "write_file", "arguments": {"path": str(project / "README.md"), "content": "x"}}
+    session.from_client(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode())
+    listed = json.loads(sent[0])
+    session.from_server(json.dumps({"jsonrpc": "2.0", "id": listed["id"], "result": {"tools": []}}).encode())
+    assert len(sent) == 2 and b"write_file" in sent[1] and session.next_s() is None
+    session.from_client(json.dumps(canceled(1)).encode())
+    return session
 
 
 def test_a_server_behind_a_script_is_ended_before_its_step_is_sealed(

@@ -32,8 +32,9 @@ _PARSE, _INVALID, _PARAMS = -32700, -32600, -32602  # JSON-RPC's numbers
 _TROUBLE = (ReprieveError, OSError, ValueError, RecursionError)
 _FORM = "reprieve"
 _PAGES = 100  # of a list of tools
-# how long a call that was called off may go on unseen; many servers never answer one, and a person works on meanwhile
-LATE_S = 300.0
+# How long what changes after a call was called off is its own. Many servers never answer one, and who calls one off is
+# often a person who works on by hand: in doubt it is theirs, so this is only for what was being written just then.
+LATE_S = 10.0
 _CALLED_OFF = "the client called it off; it may have happened"
 
 
