@@ -175,6 +175,25 @@ def test_a_call_that_was_called_off_and_never_answered_does_not_take_a_persons_w
     assert b"under way" in sent[-1]  # its answer may come still, and is not that of another
 
 
+def test_a_call_that_was_called_off_and_never_left_is_over_at_once(project: Path, cli: Cli) -> None:
+    """Its server could not be reached: nobody is at it, and what changes from then on is a person's."""
+    session = a_session_whose_call_was_called_off(project, [], lambda: 0.0)
+    session.unsent(1, "nobody is there", is_sent=False)
+    assert session.next_s() is None
+    (project / "mine.txt").write_text("a person's")
+    assert "mine.txt  by you" in cli("status").out
+    assert [(e["state"], "nobody is there" in str(e["detail"])) for e in effects(cli)] == [("refused", True)]
+
+
+def test_a_call_that_was_called_off_by_hanging_up_keeps_its_seconds(project: Path, cli: Cli) -> None:
+    """It arrived; that no answer will come does not say that its server stopped."""
+    session = a_session_whose_call_was_called_off(project, [], lambda: 0.0)
+    session.unsent(1, "the connection broke", is_sent=True)
+    assert session.next_s() == LATE_S
+    session.end("over")
+    assert [e["state"] for e in effects(cli)] == ["unknown"]
+
+
 def a_session_whose_call_was_called_off(project: Path, sent: list[bytes], clock: Callable[[], float]) -> Session:
     """A call of write_file with the id 1, sent on."""
     server = Server(("mcp-server-filesystem",), str(project))

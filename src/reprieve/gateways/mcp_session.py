@@ -469,6 +469,8 @@ class Session:
     def unsent(self, id: object, why: str, *, is_sent: bool) -> None:
         """The message with this id got no answer, and never will; `is_sent`: it may have arrived."""
         begun = self._running.pop(key_of(id), None)
+        if not is_sent and key_of(id) in self._late:
+            begun, _ = self._late.pop(key_of(id))  # called off, and it never left: nobody is at it
         self._open.discard(key_of(id))
         ours = self._ours.pop(key_of(id), None)
         if ours is not None:
