@@ -327,7 +327,7 @@ class Steps:
             others = [program for program in some if program[0] != os.getpid()] or some
             names = " and ".join(f"{name} (pid {pid})" for pid, name in others)
             if names or is_sure:  # where leases do not work nothing but the program itself is a proof
-                reason = f"held open for writing by {names or 'a program of another user'}"
+                reason = f"held open for writing by {names or 'a program that has ended since, or is of another user'}"
                 self.held.append(Gap(path, f"{reason}; what it writes from now on goes to the old file: restart it"))
 
     def names(self, link: int) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from reprieve.files.tree import ancestors
 from reprieve.model.entry import DIR, Entry
 from reprieve.rollback.last_copy import came, went
 from reprieve.rollback.repository import repository_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from reprieve.rollback.chains import Chain
 
@@ -29,7 +30,7 @@ def needed_chains(chains: Mapping[bytes, Chain], selects: Callable[[bytes], bool
     new = set(found)
     while new:
         keys = {(id(link.span), came(link)) for path in new for link in chains[path].links}
-        above = {at for path in new for at in folders_of(path)} & chains.keys()
+        above = {at for path in new for at in ancestors(path)} & chains.keys()
         new = {path for key in keys for path in holders.get(key, ())}
         new |= {at for at in above if not is_dir(chains[at].now) and was_dir(chains[at])}
         new -= found
@@ -45,15 +46,3 @@ def is_dir(entry: Entry | None) -> bool:
 def was_dir(chain: Chain) -> bool:
     """Whether a directory was there before a change."""
     return any(is_dir(link.before) for link in chain.links)
-
-
-def parent(path: bytes) -> bytes:
-    """The folder that it is in; of what is in the root, and of the root, b""."""
-    return path.rpartition(b"/")[0]
-
-
-def folders_of(path: bytes) -> Iterable[bytes]:
-    """The folders that it is in, the innermost first; the last is the root."""
-    while path:
-        path = parent(path)
-        yield path

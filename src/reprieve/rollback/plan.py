@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from reprieve.files.databases import index_of
+from reprieve.files.tree import ancestors
 from reprieve.model.actor import PERSON, UNKNOWN
 from reprieve.model.change import (
     EXCLUDED,
@@ -104,7 +105,7 @@ def make_plan(
     # a directory stays as long as something in it stays
     if kept_paths and not held:
         current_at = {path: current for path, _, current in ordered}
-    staying = {above for path in kept_paths if current_at.get(path, path) is not None for above in _above(path)}
+    staying = {above for path in kept_paths if current_at.get(path, path) is not None for above in ancestors(path)}
     final = []
     for action in actions:
         if action.before is not None and action.before.kind == DIR and action.path in staying:
@@ -209,7 +210,7 @@ def _gap_at(
     """Why this path is not ours to change: it, or a directory above it, was not protected then or is not now."""
     if not held and not closed:
         return ""
-    for at in (path, *_above(path)):
+    for at in (path, *ancestors(path)):
         if at in held:
             wanted, current = wanted_at.get(at), current_at.get(at)
             then = wanted is not None and wanted.gap
@@ -244,12 +245,6 @@ def _cannot_make(wanted: Entry | None, is_root_user: bool) -> str:
     if wanted.kind in (CHAR, BLOCK) and not is_root_user:
         return "a device can only be recreated by root"
     return ""
-
-
-def _above(path: bytes) -> Iterable[bytes]:
-    while path:
-        path = path.rpartition(b"/")[0]
-        yield path
 
 
 def shown(path: bytes) -> str:

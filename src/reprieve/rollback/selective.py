@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 from reprieve.files.databases import index_of, parts_of
+from reprieve.files.tree import ancestors, parent
 from reprieve.model.change import BY_SETTINGS, Gap, classify
 from reprieve.model.entry import DIR, FILE, SYMLINK, Entry
 from reprieve.model.plan import Choices, Conflicted, Kept
@@ -20,7 +21,7 @@ from reprieve.rollback.databases import find_parts, take_out_whole, with_rights
 from reprieve.rollback.decided import Decided, Tools
 from reprieve.rollback.last_copy import came, content, displaced, how_to_have, newborn, stranded, went
 from reprieve.rollback.lineages import Lineage, lineages
-from reprieve.rollback.needed import folders_of, is_dir, needed_chains, parent
+from reprieve.rollback.needed import is_dir, needed_chains
 from reprieve.rollback.takeout import BOTH, KEEP, MERGE, THEIRS, Outcome, take_out
 
 TYPE_CHECKING = False
@@ -103,7 +104,7 @@ class _Work:
         now = {path: chain.now for path, chain in self.chains.items()}
         tops = {path for path, entry in now.items() if entry is not None and entry.gap.startswith(BY_SETTINGS)}
         for path, chain in self.chains.items() if tops else ():
-            top = next((at for at in (path, *folders_of(path)) if at in tops), None)
+            top = next((at for at in (path, *ancestors(path)) if at in tops), None)
             if top is None:
                 continue
             if any(self.is_taken(link) for link in chain.links):
@@ -382,13 +383,13 @@ class _Work:
         But for what was moved away from there: that has a place, and stays there if nothing else needs the folder.
         """
         order = sorted(self.outcomes, key=lambda p: p.count(b"/"))
-        moved = {at for home in self.homes for at in (home, *folders_of(home))}
+        moved = {at for home in self.homes for at in (home, *ancestors(home))}
         for path in sorted(order, key=lambda p: p in moved):
             outcome, chain = self.outcomes[path], self.chains[path]
             is_left = bool(outcome.conflict) and self.choices.on_conflict not in (KEEP, BOTH)
             if is_left or outcome.entry is None or chain.now is not None:
                 continue
-            missing = [at for at in folders_of(path) if at in self.outcomes and not is_dir(self.outcomes[at].entry)]
+            missing = [at for at in ancestors(path) if at in self.outcomes and not is_dir(self.outcomes[at].entry)]
             if not missing:
                 continue
             newest = self.homes.get(path)
@@ -424,7 +425,7 @@ class _Work:
         for path in order if is_going else ():
             if self.outcomes[path].entry is None or self.outcomes[path].conflict:
                 continue
-            for above in folders_of(path):
+            for above in ancestors(path):
                 if above in is_going:
                     self.outcomes[above] = Outcome(self.chains[above].now)
                     self.reasons[above] = "holds something that stays"
@@ -566,7 +567,7 @@ class _Work:
 
     def _has_room(self, path: bytes) -> bool:
         """Whether every directory above it is there, or comes back."""
-        there = (self.outcomes.get(above) for above in folders_of(path))
+        there = (self.outcomes.get(above) for above in ancestors(path))
         return all(o is None or (o.entry is not None and o.entry.kind == DIR) for o in there)
 
     def _stayers(self, chain: Chain) -> str:
