@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import reprieve
+from reprieve.files import steps
 from support import Cli
 from support.terminal import at_terminal
 
@@ -305,6 +307,28 @@ def test_a_program_that_has_the_file_open_for_writing_is_named(
     assert f"(pid {pid})" in held[0]["reason"] and "restart it" in held[0]["reason"]
     assert "Warning: 'README.md' is held open for writing by " in result.err
     assert "README.md" in result.json["report"]["restored"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_what_a_program_writes_and_closes_while_it_is_looked_for_is_not_lost(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had the file open when that was replaced; nobody has it open any more when all programs have been asked."""
+    cli("run", "--", "sh", "-c", "echo theirs >> README.md")
+    late = (project / "README.md").open("a")
+    real = steps.find_writers
+
+    def find(files: set[tuple[int, int]]) -> dict[tuple[int, int], list[tuple[int, str]]]:
+        late.write("a line of the person's\n")
+        late.close()
+        return real(files)
+
+    monkeypatch.setattr(steps, "find_writers", find)
+    with reprieve.open(project) as ws:
+        report = ws.undo()
+    assert late.closed, "nobody was looked for"
+    assert "a line of the person's\n" in (project / "README.md").read_text()
+    assert [conflict.path for conflict in report.conflicts] == [b"README.md"] and not report.held_open
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")

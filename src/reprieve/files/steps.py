@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from reprieve.files.likeness import Likeness
     from reprieve.files.stage import Stage
 
+    Trash = tuple[Stage, bytes, bytes]  # (stage, name in it, path that it came from)
+    Held = tuple[Trash, tuple[int, int], bool]  # (what, its device and inode, whether somebody surely has it open)
+
 _NOREPLACE, _EXCHANGE = 1, 2
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _CODES = {"swap": 0, "trash": 1, "new": 2}  # as native.move_many wants them
@@ -56,7 +59,7 @@ class Steps:
         self.parts: dict[bytes, bytes] = {}  # of databases: each path → its database; they move all, or none
         self._made: list[tuple[str, bytes, bytes, Stage]] = []  # (what, path, name in the stage), to take back
         self._counts: dict[int, int] | None = None  # hard-link group -> names in the tree
-        self._trash: list[tuple[Stage, bytes, bytes]] = []  # (stage, name in it, path that it came from)
+        self._trash: list[Trash] = []
 
     def remove(self, path: bytes, before: Entry, after: Entry | None) -> None:
         """Take what is at path out of the tree."""
@@ -223,10 +226,36 @@ class Steps:
         """
         if self.recover:
             return
-        held: list[tuple[bytes, tuple[int, int], bool]] = []
         late: set[bytes] = set()  # databases
-        looks = zip(self._still_open(), self._is_plainly_same(), strict=True)
-        for (stage, name, path), (is_open, is_plain) in zip(self._trash, looks, strict=True):
+        held = self._return_written(list(self._trash), wanted, late)
+        programs = find_writers({file for _, file, _ in held}) if held else {}
+        # who is not found has closed it meanwhile, and may have written before that; or is of another user
+        closed = [item for item, file, _ in held if file not in programs]
+        held = [one for one in held if one[1] in programs] + self._return_written(closed, wanted, late)
+        if late:
+            self._give_back(late, _WRITTEN, wanted)
+            self.shared = [path for path in self.shared if self.parts.get(path) not in late]
+        # a database is named once
+        held_paths = {item[2] for item, _, _ in held}
+        held = [
+            one
+            for one in held
+            if (database := self.parts.get(one[0][2], one[0][2])) not in late
+            and (database == one[0][2] or database not in held_paths)
+        ]
+        self._name_holders(held, programs)
+
+    def _return_written(
+        self, items: list[Trash], wanted: Callable[[bytes], Entry | None], late: set[bytes]
+    ) -> list[Held]:
+        """Those of these that were written go back to their place, but for databases, which are added to `late`.
+
+        The answer: what somebody has open, or may have, and has not written yet.
+        """
+        held: list[Held] = []
+        looks = zip(_still_open(items), self._is_plainly_same(items), strict=True)
+        for item, (is_open, is_plain) in zip(items, looks, strict=True):
+            stage, name, path = item
             if self.is_index(path) or (is_plain and not is_open):
                 continue
             from_fd, last_name = stage.spot(name)
@@ -235,13 +264,13 @@ class Steps:
             if row < 0 or not stat.S_ISREG(st.st_mode):
                 continue
             _, entry = tree.entry_at(self.index, row)
-            if st.st_nlink > 1 and st.st_nlink > self.names(entry.link):
+            if st.st_nlink > 1 and st.st_nlink > self.names(entry.link) and path not in self.shared:
                 self.shared.append(path)
             is_same = st.st_size == entry.size and self.likeness.has_time(st, entry)
             # what is written through a mapping does not always move the times
             if is_same and not (is_open and not has_bytes(from_fd, last_name, entry)):
                 if is_open:
-                    held.append((path, (st.st_dev, st.st_ino), _is_surely_open(from_fd, last_name)))
+                    held.append((item, (st.st_dev, st.st_ino), _is_surely_open(from_fd, last_name)))
                 continue
             if path in self.parts:
                 late.add(self.parts[path])
@@ -261,19 +290,7 @@ class Steps:
                     reason += f"; what somebody put there meanwhile is saved as {rescue(stage, from_fd, last_name)}"
             self.done.discard(path)
             self.conflicts.append(Conflicted(path, reason))
-        if late:
-            self._give_back(late, _WRITTEN, wanted)
-            self.shared = [path for path in self.shared if self.parts.get(path) not in late]
-        # a database is named once
-        held_paths = {path for path, _, _ in held}
-        held = [
-            item
-            for item in held
-            if (database := self.parts.get(item[0], item[0])) not in late
-            and (database == item[0] or database not in held_paths)
-        ]
-        if held:
-            self._name_holders(held)
+        return held
 
     def keep_databases_whole(self, wanted: Callable[[bytes], Entry | None]) -> None:
         """If a part of a database was left alone, the others go back: it would be a mix of two states."""
@@ -318,16 +335,15 @@ class Steps:
         """Whether it is the index of a database's log, which has no content of its own."""
         return path in self.parts and path == index_of(self.parts[path])
 
-    def _name_holders(self, held: list[tuple[bytes, tuple[int, int], bool]]) -> None:
+    def _name_holders(self, held: list[Held], programs: dict[tuple[int, int], list[tuple[int, str]]]) -> None:
         """Which programs they are: they write on into a file that has no name any more, and do not notice."""
-        programs = find_writers({file for _, file, _ in held})
-        for path, file, is_sure in held:
+        for (_, _, path), file, is_sure in held:
             some = programs.get(file, [])
             # we may have it from who called us, who is the one to be restarted
             others = [program for program in some if program[0] != os.getpid()] or some
             names = " and ".join(f"{name} (pid {pid})" for pid, name in others)
             if names or is_sure:  # where leases do not work nothing but the program itself is a proof
-                reason = f"held open for writing by {names or 'a program that has ended since, or is of another user'}"
+                reason = f"held open for writing by {names or 'a program of another user'}"
                 self.held.append(Gap(path, f"{reason}; what it writes from now on goes to the old file: restart it"))
 
     def names(self, link: int) -> int:
@@ -336,22 +352,13 @@ class Steps:
             self._counts = count_names(self.index)
         return self._counts.get(link, 0) if link else 1
 
-    def _still_open(self) -> list[bool]:
-        """For each file in the trash, whether somebody has it open or mapped for writing, or that can't be told."""
-        found: list[bool] = []
-        for stage, items in groupby(self._trash, key=lambda item: item[0]):
-            names = [name for _, name, _ in items]
-            for at in range(0, len(names), _AT_ONCE):
-                found += native.writers(stage.fd, names[at : at + _AT_ONCE], lambda: None)
-        return found
-
-    def _is_plainly_same(self) -> list[bool]:
-        """For each of them, whether it is a file with one name that nobody has written; all others need a closer look.
+    def _is_plainly_same(self, trash: list[Trash]) -> list[bool]:
+        """For each of these, whether it is a file with one name that nobody has written; all others need a closer look.
 
         To be asked after who has it open: what is written until then shows in its times.
         """
         found: list[bool] = []
-        for stage, items in groupby(self._trash, key=lambda item: item[0]):
+        for stage, items in groupby(trash, key=lambda item: item[0]):
             some = list(items)
             for (_, _, path), st in zip(some, native.stat_many(stage.fd, [name for _, name, _ in some]), strict=True):
                 row = native.find(self.index, path)
@@ -390,6 +397,16 @@ class Steps:
                 f"the rollback stopped half-way ({error.strerror}) and could not be taken back ({second.strerror})",
                 hints=["free some space or rights, then run reprieve status here: it finishes the rollback"],
             ) from error
+
+
+def _still_open(trash: list[Trash]) -> list[bool]:
+    """For each of these files, whether somebody has it open or mapped for writing, or that can't be told."""
+    found: list[bool] = []
+    for stage, items in groupby(trash, key=lambda item: item[0]):
+        names = [name for _, name, _ in items]
+        for at in range(0, len(names), _AT_ONCE):
+            found += native.writers(stage.fd, names[at : at + _AT_ONCE], lambda: None)
+    return found
 
 
 def move(from_fd: int, old: bytes, to_fd: int, new: bytes) -> None:
