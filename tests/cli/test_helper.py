@@ -395,7 +395,7 @@ def test_a_command_that_is_woken_for_nothing_goes_on(installed: Installed, proje
 
 def test_a_command_goes_on_when_the_helper_is_killed(installed: Installed, project: Path) -> None:
     pid = installed.warm(project)
-    command = installed.begin("hook", "claude-code", "PreToolUse", cwd=project)
+    command = installed.begin("-q", "hook", "claude-code", "PreToolUse", cwd=project)
     installed.child(pid, project)
     time.sleep(0.2)
     os.kill(pid, signal.SIGKILL)
@@ -410,7 +410,7 @@ def test_a_command_goes_on_when_the_helper_is_killed(installed: Installed, proje
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_command_that_dies_is_seen_to_die(installed: Installed, project: Path, number: signal.Signals) -> None:
     pid = installed.warm(project)
-    command = installed.begin("hook", "claude-code", "PreToolUse", cwd=project)
+    command = installed.begin("-q", "hook", "claude-code", "PreToolUse", cwd=project)
     child = installed.child(pid, project)
     time.sleep(0.2)
     os.kill(child, number)
@@ -420,7 +420,7 @@ def test_a_command_that_dies_is_seen_to_die(installed: Installed, project: Path,
 
 def test_when_both_die_the_caller_says_what_to_do(installed: Installed, project: Path) -> None:
     pid = installed.warm(project)
-    command = installed.begin("hook", "claude-code", "PreToolUse", cwd=project)
+    command = installed.begin("-q", "hook", "claude-code", "PreToolUse", cwd=project)
     child = installed.child(pid, project)
     time.sleep(0.2)
     os.kill(pid, signal.SIGKILL)
@@ -615,7 +615,7 @@ def test_limits_are_the_callers(installed: Installed, project: Path) -> None:
     pid = installed.warm(project)
     launch = [sys.executable, str(Path(__file__).parents[1] / "support" / "launch.py"), json.dumps({"files": 100})]
     command = subprocess.Popen(
-        [*launch, installed.bin / "reprieve", "hook", "claude-code"], cwd=project, env=installed.env,
+        [*launch, installed.bin / "reprieve", "-q", "hook", "claude-code"], cwd=project, env=installed.env,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     child = installed.child(pid, project)

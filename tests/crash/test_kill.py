@@ -22,6 +22,7 @@ SHARDS = {
     "revert": 3,
     "first": 3,
     "incremental": 2,
+    "promised": 1,
     "gc": 2,
     "prune": 2,
     "forget": 2,
@@ -70,6 +71,14 @@ def test_C03_C08_killed_at_every_call_of_a_later_checkpoint(
     server: ForkServer, name: str, mode: str, shard: int, counted: Counted
 ) -> None:
     """Older checkpoints are untouched."""
+    counted(kill(server, name, mode, shard))
+
+
+@pytest.mark.parametrize(("name", "mode", "shard"), shards_of("promised"))
+def test_C03_C08_killed_at_every_call_while_a_promise_is_kept(
+    server: ForkServer, name: str, mode: str, shard: int, counted: Counted
+) -> None:
+    """The entry is on the timeline once, with the tree of the one before it."""
     counted(kill(server, name, mode, shard))
 
 

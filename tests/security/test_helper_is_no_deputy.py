@@ -57,6 +57,28 @@ def test_one_that_gave_up_new_privileges_is_not_served(installed: Installed, pro
     assert is_done_by_python(installed, project, [sys.executable, "-c", NO_NEW_PRIVS])
 
 
+ASK_AS_A_HOOK = """
+import json, os, socket, struct, sys
+folder, payload = sys.argv[1].encode(), json.dumps({"tool_name": "Read", "hook_event_name": "PreToolUse"}).encode()
+words = [b"hook", b"claude-code", b"PreToolUse"]
+variables = [b"%s=%s" % pair for pair in os.environb.items() if not pair[0].startswith(b"LC_")]
+strings = b"".join(part + bytes(1) for part in (folder, b"reprieve", *words, *variables))
+size = 20 + len(strings) + len(payload)
+one = socket.socket(socket.AF_UNIX)
+one.connect(os.path.join(os.environ["REPRIEVE_HOME"], "hooks"))
+one.sendall(struct.pack("=IIIII", 0x31515052, size, len(words), len(variables), len(payload)) + strings + payload)
+print(one.recv(1).decode())
+"""
+
+
+def test_a_hook_of_one_that_gave_up_new_privileges_is_not_answered_by_the_helper(installed: Installed) -> None:
+    """Not even if it does not go by way of the launcher, which would not ask."""
+    ask = [sys.executable, "-c", ASK_AS_A_HOOK, str(installed.bin)]
+    for before, answer in (([], "A"), ([sys.executable, "-c", NO_NEW_PRIVS], "H")):
+        done = subprocess.run([*before, *ask], env=installed.env, capture_output=True, text=True, timeout=20)
+        assert (done.stdout.strip(), done.stderr) == (answer, "")
+
+
 def test_one_that_gave_up_new_privileges_starts_none(tmp_path: Path, project: Path) -> None:
     """It would serve others that are confined in another way."""
     one = Installed(tmp_path / "own")

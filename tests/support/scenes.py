@@ -14,6 +14,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from reprieve.files.promised import text_of
+from reprieve.model.timeline import CHECKPOINT, Draft
+from reprieve.model.window import Window
+from reprieve.store import promises
 from support import worlds
 from support.forkserver import LOOK, MOVE, READ, Fault, Ran
 from support.site import Site
@@ -285,6 +289,32 @@ def _finish_checkpoint(site: Site, facts: Facts, wrong: list[str]) -> None:
     worlds.clear(site.tree)
 
 
+PROMISED = "promised01"  # id of an entry that was promised and is not on the timeline yet
+
+
+def _prepare_promised(site: Site) -> Facts:
+    """An agent had its answer before the entry was on the timeline; the files of its call are there already."""
+    base = _fresh(site)
+    id = site.checkpoint("base")
+    workspace = next((site.home / "index").iterdir()).name
+    promises.prepare(str(site.home), workspace)
+    window = Window("window0001", "claude-code:s", "call:c1", opened=PROMISED)
+    draft = Draft(CHECKPOINT, 1_700_000_000_000_000_000, "", "before Bash: make", data="{}", id=PROMISED)
+    with open(promises.path_of(str(site.home), workspace), "r+b") as file:
+        assert promises.write(file.fileno(), text_of(draft, window))
+    worlds.two_of_fifty(site.tree)
+    start = site.look()
+    trees = {"base": base, "before Bash: make": base, "killed": start, "again": start}
+    return Facts(("checkpoint", "killed", "--json"), start, start, trees, {"base": id, "promised": PROMISED})
+
+
+def _finish_promised(site: Site, facts: Facts, wrong: list[str]) -> None:
+    found = [entry for entry in site.run("log", "--all", "--json").json["entries"] if entry["id"] == PROMISED]
+    if len(found) != 1:
+        wrong.append(f"the promised entry is {len(found)} times on the timeline")
+    _finish_checkpoint(site, facts, wrong)
+
+
 def _prepare_rollback(site: Site) -> Facts:
     target = _fresh(site)
     id = site.checkpoint("base")
@@ -400,6 +430,7 @@ SCENES = {
         Scene("init", _prepare_init, _finish_init, (("init",), ("checkpoint", "next"))),
         Scene("first", _prepare_first, _finish_checkpoint),
         Scene("incremental", _prepare_incremental, _finish_checkpoint),
+        Scene("promised", _prepare_promised, _finish_promised),
         Scene("rollback", _prepare_rollback, _finish_move),
         Scene("revert", _prepare_revert, _finish_move),
         Scene("redo", _prepare_redo, _finish_redo),

@@ -10,7 +10,7 @@ from reprieve.app import places
 from reprieve.app.identity import recognise
 from reprieve.app.workspace import Workspace
 from reprieve.errors import Misconfigured, Refused
-from reprieve.files import native
+from reprieve.files import native, promised
 from reprieve.files.snapshot import Limits
 from reprieve.model.change import how_to_open
 from reprieve.model.reporter import Reporter
@@ -105,6 +105,8 @@ def open_record(
         from reprieve.app.annexes import open_annexes
 
         ws.annexes, ws.lost = open_annexes(ws, every)
+    if promised.is_waiting(home, record.id):
+        ws.recover()  # the timeline is read, too, by who takes no lock
     return ws
 
 

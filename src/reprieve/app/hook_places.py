@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from reprieve.store.protocols import Store
 
 # What an agent tells its hooks about the project; the payload's own directory follows every `cd`.
-_PROJECT = {"claude-code": "CLAUDE_PROJECT_DIR", "gemini": "GEMINI_PROJECT_DIR", "cursor": "CURSOR_PROJECT_DIR"}
+PROJECT = {"claude-code": "CLAUDE_PROJECT_DIR", "gemini": "GEMINI_PROJECT_DIR", "cursor": "CURSOR_PROJECT_DIR"}
 _MOST_PLACES = 16  # of folders outside the project that one call names
 
 
@@ -37,7 +37,7 @@ class Places:
         clock: Callable[[], int],
         create: bool,
     ) -> None:
-        self._reporter, self._clock = reporter, clock
+        self._reporter, self._clock, self.variables = reporter, clock, variables
         self.found: list[Workspace] = []
         self.outside: list[str] = []
         self._known: set[bytes | tuple[int, int]] | None = None  # every workspace, by its path and by its inode
@@ -108,14 +108,14 @@ class Places:
 
     def _is_found(self, folder: bytes) -> bool:
         """Whether the workspace is found that a folder is in; it may lie inside of another one that is."""
-        root = max((ws.root for ws in self.found if _is_in(folder, ws.root)), key=len, default=None)
+        root = max((ws.root for ws in self.found if is_in(folder, ws.root)), key=len, default=None)
         if root is None or folder == root:
             return root is not None
         if self._known is None:
             records = [record for record in self.found[0].store.workspaces() if not is_annex(record)]
             self._known = {record.root for record in records} | {(record.dev, record.ino) for record in records}
         while folder != root:
-            if folder in self._known or _node(folder) in self._known:
+            if folder in self._known or node(folder) in self._known:
                 return False
             folder = os.path.dirname(folder)
         return True
@@ -145,12 +145,17 @@ class Places:
             while not os.path.isdir(folder):
                 folder = os.path.dirname(folder)
             self._add(os.fsdecode(folder), create=False)
-        return any(_is_in(folder, ws.root) or _is_tracked(file, ws) for ws in self.found)
+        return any(is_in(folder, ws.root) or _is_tracked(file, ws) for ws in self.found)
+
+
+def named_folders(event: HookEvent, variables: Mapping[str, str]) -> list[str]:
+    """The folders that the agent says it works in, as far as they are there."""
+    named = [variables.get(PROJECT.get(event.agent, ""), ""), event.cwd or "", *event.roots]
+    return [folder for folder in named if folder and "\0" not in folder and os.path.isdir(folder)]
 
 
 def _folders(event: HookEvent, variables: Mapping[str, str], *, create: bool) -> list[str]:
-    named = [variables.get(_PROJECT.get(event.agent, ""), ""), event.cwd or "", *event.roots]
-    found = [folder for folder in named if folder and "\0" not in folder and os.path.isdir(folder)]
+    found = named_folders(event, variables)
     if found:
         return found
     # It did not say, or what it said is gone: agents start their hooks in the project.
@@ -181,12 +186,13 @@ def project_of(folder: str) -> str:
 
 def _is_tracked(path: bytes, ws: Workspace) -> bool:
     return any(
-        _is_in(path, annex.ws.root) and annex.selects(path[len(annex.ws.root.rstrip(b"/")) + 1 :])
+        is_in(path, annex.ws.root) and annex.selects(path[len(annex.ws.root.rstrip(b"/")) + 1 :])
         for annex in ws.annexes
     )
 
 
-def _node(folder: bytes) -> tuple[int, int]:
+def node(folder: str | bytes) -> tuple[int, int]:
+    """Which directory is there; (0, 0) if none."""
     try:
         st = os.stat(folder)
     except OSError:
@@ -194,5 +200,6 @@ def _node(folder: bytes) -> tuple[int, int]:
     return st.st_dev, st.st_ino
 
 
-def _is_in(path: bytes, root: bytes) -> bool:
+def is_in(path: bytes, root: bytes) -> bool:
+    """Whether a path is that folder or below it, by their names."""
     return path == root or path.startswith(root.rstrip(b"/") + b"/")

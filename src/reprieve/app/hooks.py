@@ -16,9 +16,12 @@ from __future__ import annotations
 import os
 import time
 
+from reprieve.app.hook_moment import actor_of, key_of, opening, step_of, talk_at, telling, turn_of
 from reprieve.app.hook_places import Places
 from reprieve.app.hook_words import describe, note_for, reaches_out, title
 from reprieve.app.recent import Recent, look_back, note_of
+from reprieve.errors import ReprieveError
+from reprieve.files import afterwards, promised
 from reprieve.files.processes import RUN, orphans, patron
 from reprieve.model import talk as moments
 from reprieve.model.actor import of_session, plain
@@ -95,12 +98,24 @@ def handle(
         raise
     if not is_last:
         places.close()
+    elif len(hooks) == 1 and afterwards.is_expected():
+        afterwards.leave(lambda: _leave_ticket(hooks[0], places.variables))
     note = "\n\n".join(note for note in notes if note)
     for hook in hooks:
         if hook.asked is not None:
             hook.asked.note = note
             raise hook.asked
     return note
+
+
+def _leave_ticket(hook: _Hook, variables: Mapping[str, str]) -> None:
+    """When the agent has its answer: let the helper answer the session's next call by itself. It is only speed."""
+    from reprieve.app.promising import leave_ticket, session_of
+
+    try:
+        leave_ticket(hook.ws, session_of(hook.event, variables))
+    except (ReprieveError, OSError):
+        return  # the next command meets the same, and says it
 
 
 def _may_be_elsewhere(event: HookEvent, hooks: list[_Hook]) -> bool:
@@ -163,8 +178,8 @@ class _Hook:
         self.ended = ended  # calls that a prompt ended, in any workspace so far
         self.also = also  # ids of the other workspaces that the call has a window in
         self.who = of_session(event.agent, event.session)
-        self.actor = of_session(event.agent, event.session, event.parent)
-        self.step = f"call:{plain(event.call_id)}" if event.call_id else ""
+        self.actor = actor_of(event)
+        self.step = step_of(event)
         self.recent = Recent()
         self.note = ""
         self.has_closed = False  # a window was closed here
@@ -175,6 +190,7 @@ class _Hook:
         event = self.event
         # the lock is held from looking to writing: two reports of one call must not both find it new
         with self.ws.store.lock(self.ws.id):
+            promised.keep(self.ws.capture)
             if event.kind == BEFORE:
                 self._before()
             elif event.kind in (AFTER, FAILED):
@@ -246,19 +262,28 @@ class _Hook:
         if not event.tells_end:
             for window in mine:
                 self._close(window, is_guess=True)
-        turn = self._turn()
-        _, window = self.ws.open_window(
-            self.actor,
-            self.step,
-            label=f"before {title(describe(event))}",
-            note=note_for(describe(event, is_whole=True), event=event, outside=self.outside),
-            turn=turn,
+        begun = opening(
+            event,
+            recent=self.recent,
+            can_note=self.can_note,
             pid=patron(),  # if the agent is killed nobody reports an end
-            key="" if self.step else event.input_key,
             parent=self._outer(),
-            is_background=event.is_background,
-            is_container=event.is_container,
-            data=f"{{{talk_json(self._talk(moments.CALL, turn))}{self._beyond_json()}}}",
+            outside=self.outside,
+            beyond=self._beyond_json(),
+        )
+        it = begun.window
+        _, window = self.ws.open_window(
+            it.actor,
+            it.step,
+            label=begun.label,
+            note=begun.note,
+            turn=it.turn,
+            pid=it.pid,
+            key=it.key,
+            parent=it.parent,
+            is_background=it.is_background,
+            is_container=it.is_container,
+            data=begun.data,
         )
         if commands:
             from reprieve.app import gating
@@ -315,7 +340,7 @@ class _Hook:
         None if its end was reported before. A guess is no report: then the call went on until now.
         """
         for entry, talk in self.recent.talks:
-            if talk.call == (self.event.call_id or "") and talk.key == self._key():
+            if talk.call == (self.event.call_id or "") and talk.key == key_of(self.event):
                 if talk.at != moments.END:
                     return opens(entry.data), entry.id
                 return (closes(entry.data), field(entry.data, "before")) if talk.is_guess else None
@@ -412,39 +437,10 @@ class _Hook:
         return tuple(filter(None, field(opened.data, "also").split(","))) if opened is not None else ()
 
     def _turn(self) -> int:
-        """The number of the turn that is going on; a new one if the agent names another one (the prompt was missed)."""
-        last = self.recent.talk
-        if last is None:
-            return 1
-        turn = self.event.turn
-        is_new = bool(turn and last.turn_id and turn != last.turn_id and self.event.parent is None)
-        return last.turn + is_new
+        return turn_of(self.event, self.recent.talk)
 
     def _talk(self, at: str, turn: int) -> Talk:
-        event, last = self.event, self.recent.talk
-        turn_id = event.turn if event.parent is None else ""
-        talk = Talk(
-            self.who,
-            at,
-            turn=turn,
-            turn_id=turn_id or (last.turn_id if last is not None and last.turn == turn else ""),
-            message=event.message_id or "",
-            call=event.call_id or "",
-            key=self._key(),
-            transcript=event.transcript_path or "",
-        )
-        return self._telling(talk)
-
-    def _telling(self, talk: Talk) -> Talk:
-        """The moment, with who knows of which rollbacks after it. What a sub-agent reads the main agent does not."""
-        inner = self.event.parent
-        talk = talk.replace(told=self.recent.told(is_telling=self.can_note and inner is None))
-        if inner is not None and self.can_note and self.recent.moves:
-            talk = talk.replace(inner=inner, heard=self.recent.head)
-        return talk
-
-    def _key(self) -> str:
-        return "" if self.event.call_id else self.event.input_key
+        return talk_at(self.event, at, turn, recent=self.recent, can_note=self.can_note)
 
     def _author(self, window: Window) -> str:
         """Who worked until now, if it is only this window's process that seems to be gone.
@@ -483,7 +479,7 @@ class _Hook:
             key=window.key,
             is_guess=is_guess,
         )
-        talk = self._telling(talk)
+        talk = telling(self.event, talk, recent=self.recent, can_note=self.can_note)
         actor = "" if is_guess else self._author(window)
         self.ws.close_window(window, label=label, more=talk_json(talk), left=self._left(opened), actor=actor)
         self.has_closed = True

@@ -8,7 +8,7 @@ import time
 from reprieve.app import refs
 from reprieve.app.outside import worktree_json
 from reprieve.errors import BadRef, Conflict, StoreFailed
-from reprieve.files import native, tree
+from reprieve.files import native, promised, tree
 from reprieve.files.capture import Capture
 from reprieve.files.snapshot import Limits
 from reprieve.model.change import Change, Gap, classify
@@ -582,6 +582,7 @@ class Workspace:
             self._recover()
 
     def _recover(self) -> None:
+        promised.keep(self.capture)
         for ws in (self, *(annex.ws for annex in self.annexes)):
             if ws.timeline.intent():
                 from reprieve.rollback.execute import recover

@@ -82,6 +82,28 @@ def reply(
     return out, err + lines.encode("utf-8", "backslashreplace"), code
 
 
+def quick_reply(
+    words: Sequence[str], data: bytes, variables: Mapping[str, str], begin: Callable[..., bool]
+) -> Reply | None:
+    """The answer of the resident helper, None if an event has to be handled by a command.
+
+    `begin` is asked to promise the checkpoint before a call (`app.promising`); False: it can't. Never raises.
+    """
+    if not 1 <= len(words) <= 2 or words[-1].startswith("-") or variables.get("REPRIEVE_DISABLED") == "1":
+        return None
+    try:
+        payload, problem = registry.parse(data)
+        if problem or "reprieve_probe" in payload:
+            return None
+        agent = registry.load(registry.host_of(words[0], payload, variables))
+        event = agent.read(payload, words[1] if len(words) > 1 else None)
+        if matters(event) and not begin(event, can_note=agent.carries_note(event)):
+            return None
+        return agent.answer(event, Answer())
+    except Exception:  # noqa: BLE001 - the command that handles it says what is wrong
+        return None
+
+
 def _probed(token: str, variables: Mapping[str, str]) -> Reply:
     """`doctor` asks whether this is really us, and whether we could do our work."""
     from reprieve.agents.reading import say

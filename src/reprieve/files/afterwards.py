@@ -18,6 +18,11 @@ def expect() -> None:
     _works = []
 
 
+def is_expected() -> bool:
+    """Whether there is such a time."""
+    return _works is not None
+
+
 def leave(work: Callable[[], object]) -> bool:
     """Have that done when the caller has its answer; False if there is no such time."""
     if _works is None:

@@ -178,6 +178,20 @@ class Capture:
             self.save(seen.index, entry, is_same=not delta and not seen.is_fresh)
         return entry
 
+    def record_unchanged(self, draft: Draft, *, opens: Window) -> TimelineEntry:
+        """Put an entry on the timeline whose tree is that of the newest one, whatever the tree is like by now.
+
+        The index stays as it is: what happened since it was made, the helper tells of, and a scan finds.
+        """
+        head = self.timeline.tip()
+        wanted = index_tag(head.hash, self.limits_digest()) if head is not None else b""
+        found = load_index(self.index_path, wanted) if wanted else None
+        base = found.base if found is not None else None
+        if base is None:
+            base = self.tree_at(head.seq) if head is not None else tree.pack([])
+        same = Snapshot(base, b"", [], 0, -1, -1, (), is_fresh=False)
+        return self.record(same, draft, opens=opens, keep_index=found is not None)
+
     def with_stored_delta(self, seen: Snapshot) -> Snapshot:
         """The same with its delta in the store and no longer in memory, nor decoded: it may be as large as the tree."""
         return seen.replace(delta=b"", changes=[], stored=self.put_object(seen.delta)) if seen.delta else seen
@@ -188,7 +202,7 @@ class Capture:
         It is what was recorded last, and what we did since; that, too, the helper will tell of.
         """
         mark, is_complete = self._mark, self._is_complete and entry.kind != FORGET
-        wanted = index_tag(entry.hash, self._limits_digest())
+        wanted = index_tag(entry.hash, self.limits_digest())
         try:
             if mark is not None:
                 from reprieve.files.disbelief import Check  # nothing for who works without the helper
@@ -233,7 +247,7 @@ class Capture:
     def _load(self, head: TimelineEntry | None) -> Loaded:
         if head is None:
             return Loaded(None)
-        digest = self._limits_digest()
+        digest = self.limits_digest()
         found = load_index(self.index_path, index_tag(head.hash, digest))
         if found is not None:
             return found
@@ -263,7 +277,7 @@ class Capture:
             entry = self.timeline.at(entry.seq - 1) if entry.seq > 1 else None  # a move's are those right before it
         return names_in(entry.data) if entry is not None else None
 
-    def _limits_digest(self) -> bytes:
+    def limits_digest(self) -> bytes:
         """Of what is looked at: a directory that did not change is not listed again under the same limits alone."""
         excludes, only = self.limits.excludes, self.limits.only
         digest = excludes.digest if excludes is not None else bytes(16)
@@ -338,22 +352,23 @@ class Capture:
     @property
     def attic(self) -> str:
         """Where a restore may leave what it needs no longer; `gc` removes what is there."""
-        return os.path.join(self._home, "tmp")
+        return os.path.join(self.home, "tmp")
 
     @property
-    def _home(self) -> str:
+    def home(self) -> str:
+        """Where the store is."""
         return os.path.dirname(os.path.dirname(self.index_path))
 
     def has_room(self, size: int) -> bool:
         """Whether that many bytes more in the home leave enough for what matters."""
-        left = os.statvfs(self._home)
+        left = os.statvfs(self.home)
         return left.f_bavail * left.f_frsize > size + _AMPLE
 
     def make_room(self) -> None:
         """Give up the store's reserve, if there is one: what follows must not fail for want of a few bytes."""
         from reprieve.store.ballast import release_ballast
 
-        release_ballast(self._home)
+        release_ballast(self.home)
 
     # -- objects that may be large
 

@@ -33,8 +33,8 @@ def patron() -> int:
 
     0 if that can't be told. A shell that was started for us alone is as young as we are.
     """
-    mine = born(_ourselves())
     fields = _fields(_ourselves())
+    mine = int(fields[19]) if fields else 0
     while mine and fields and (pid := int(fields[1])) > 1:
         fields = _fields(pid)
         if fields and fields[0] not in (b"Z", b"X") and 0 < int(fields[19]) < mine - _YOUNG:

@@ -15,11 +15,11 @@ from reprieve.model.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from reprieve.store.protocols import Buffer
 
-ASK, LIED, USELESS = b"A", b"L", b"U"
+ASK, LIED, USELESS, TICKET = b"A", b"L", b"U", b"T"
 QUESTION = struct.Struct("=cIQQ16sQ")  # what, length of the root's path, device, inode, id, number
 ANSWER = struct.Struct("=cI16sQ?")  # what, length of what follows, id, number, whether a check is due
 NOTHING, SINCE, ALL = b"N", b"S", b"A"  # nobody follows it; look at everything, from then on it is followed; at these
@@ -104,10 +104,24 @@ def say_it_is_useless(root_fd: int) -> None:
             listen(None)
 
 
-def rows_to_look_at(index: Buffer, paths: tuple[tuple[bytes, int], ...]) -> bytes:
-    """Numbers of rows for `native.scan`: of these paths, and of what nobody can tell of."""
+def leave_ticket(root_fd: int, ticket: bytes) -> None:
+    """Give the helper what it needs to answer the next call by itself (`app.promising`)."""
+    if _helper is not None:
+        try:
+            _send(TICKET, root_fd, Mark(bytes(16), 0), ticket)
+        except OSError:
+            listen(None)
+
+
+def untold_rows(index: Buffer) -> list[int]:
+    """The rows that nobody can tell of: they are looked at every time."""
     # what has several names can be written by one of them that is elsewhere
-    wanted = set(tree.numbers(native.rows_with(index, tree.RACY | tree.NEEDS, b"", True)))
+    return tree.numbers(native.rows_with(index, tree.RACY | tree.NEEDS, b"", True))
+
+
+def rows_to_look_at(index: Buffer, paths: Iterable[tuple[bytes, int]], *, untold: Sequence[int] | None = None) -> bytes:
+    """Numbers of rows for `native.scan`: of these paths, and of what nobody can tell of (`untold`, if known)."""
+    wanted = set(untold_rows(index) if untold is None else untold)
     whole: list[range] = []
     for path, how in paths:
         row = native.find(index, path)

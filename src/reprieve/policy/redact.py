@@ -43,6 +43,8 @@ _MORE_TRIGGERS = (
     "sntrys_", "sntryu_", "figd_", "pul-",
 )  # fmt: skip
 
+_ALL_TRIGGERS = (*_TRIGGERS, *_MORE_TRIGGERS)
+
 _SENSITIVE_KEYS = (
     "password", "passwd", "passphrase", "secret", "token", "authorization", "cookie", "api_key", "apikey", "api-key",
     "private_key", "privatekey", "access_key", "accesskey", "credential",
@@ -68,7 +70,10 @@ def redact(text: str) -> str:
     if may_hold(text):
         text = hide_in_text(text, is_telling=is_sensitive)
     lowered = text.lower()
-    if not any(trigger in lowered for trigger in (*_TRIGGERS, *_MORE_TRIGGERS)):
+    for trigger in _ALL_TRIGGERS:  # a plain loop: six times for each call of an agent
+        if trigger in lowered:
+            break
+    else:
         return text
     for pattern, replacement in _compiled or _compile():
         text = pattern.sub(replacement, text)

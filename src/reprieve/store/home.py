@@ -11,7 +11,8 @@
     mail/       held messages (effects/mail.py)
     stand-ins/  for each workspace the programs that hold a run's mail in the place of `sendmail` (app/holding.py)
     mcp.token   what a client of `reprieve mcp --http` has to show (mcp/http.py)
-    helper      the socket of the resident helper, while there is one (cli/helper)
+    promises/   entries that are durable and not on their timeline yet, a file for each workspace (promises.py)
+    helper      the socket of the resident helper, while there is one; `hooks`: for agents' hooks alone (cli/helper)
     tmp/        scratch; a file is complete before it gets its real name
 
 Nothing here is readable for others at any moment: files are created with 0600 and directories with 0700 by the call
@@ -30,8 +31,9 @@ VERSION = 1
 _FORMAT_WORDS = "reprieve store "
 _DIRECTORIES = ("packs", "index", "locks", "witness", "tmp")
 _DATABASES = ("store.db", "store.db-journal", "effects.db", "effects.db-journal", "effects.key")
-_MADE_LATER = ("agents", "ballast", "format", "helper", "mail", "mcp.token", "stand-ins", "threads")
-_OURS = frozenset((*_DIRECTORIES, *_DATABASES, *_MADE_LATER))
+_SOCKETS = ("helper", "hooks")
+_MADE_LATER = ("agents", "ballast", "format", "mail", "mcp.token", "promises", "stand-ins", "threads")
+_OURS = frozenset((*_DIRECTORIES, *_DATABASES, *_SOCKETS, *_MADE_LATER))
 
 
 class Home:

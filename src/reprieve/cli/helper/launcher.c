@@ -12,6 +12,12 @@
  *                                  <-  'X' code       it has ended
  *                                  <-  'S' number     it died of a signal (from the helper)
  *
+ * An agent's hook sends what it was given at once, on a socket of its own, and the helper may answer it by itself:
+ *
+ *     words, environment, payload  ->  the helper
+ *                                  <-  'A' ...        exit code, standard output and error: that was all
+ *                                  <-  'H'            a child is there; on as above
+ *
  * docs/design/0005-resident-helper.md says why each thing is compared.
  */
 #define _GNU_SOURCE
@@ -42,6 +48,9 @@
 #endif
 
 #define PROTOCOL 0x31485052u /* "RPH1" */
+#define PROTOCOL_HOOK 0x31515052u /* "RPQ1" */
+#define LARGEST_HOOK (1u << 18)
+#define LARGEST_PAYLOAD (1u << 16)
 #define PATIENCE_MS 1000
 #define LARGEST (8u << 20)
 
@@ -69,9 +78,70 @@ static int find_folder(void)
     return 1;
 }
 
+/* What a hook gets on standard input, as far as it is read; `copy` can be read again once it is filled. */
+static char payload[LARGEST_PAYLOAD];
+static size_t payload_size;
+static int copy = -1;
+
+static ssize_t read_some(void *into, size_t size)
+{
+    ssize_t got;
+    do
+        got = read(0, into, size);
+    while (got < 0 && errno == EINTR);
+    return got;
+}
+
+/* Read all of it: 0 if it is too much, or there would be no way to give it back. */
+static int take_payload(void)
+{
+    copy = (int)syscall(SYS_memfd_create, "payload", 1 /* MFD_CLOEXEC */);
+    while (copy >= 0 && payload_size < sizeof payload) {
+        ssize_t got = read_some(payload + payload_size, sizeof payload - payload_size);
+        if (got <= 0)
+            return got == 0;
+        payload_size += (size_t)got;
+    }
+    return 0;
+}
+
+static int write_all(int fd, const char *text, size_t size)
+{
+    while (size) {
+        ssize_t done = write(fd, text, size);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return 0;
+        text += done;
+        size -= (size_t)done;
+    }
+    return 1;
+}
+
+/* Have on standard input what was there before: who goes on with this begins to read anew. */
+static void give_back(void)
+{
+    if (copy < 0)
+        return;
+    int is_whole = write_all(copy, payload, payload_size);
+    if (payload_size == sizeof payload)
+        for (ssize_t got; is_whole && (got = read_some(payload, sizeof payload)) > 0;)
+            is_whole = write_all(copy, payload, (size_t)got);
+    if (!is_whole) {
+        fprintf(stderr, "reprieve: this step is not protected: no memory for what the agent sent\n");
+        _exit(70);
+    }
+    lseek(copy, 0, SEEK_SET);
+    dup2(copy, 0);
+    close(copy);
+    copy = -1;
+}
+
 /* Become Python. `wish` is '1' if a helper would have been of use, and '0' if not. */
 static _Noreturn void direct(char wish)
 {
+    give_back();
     const char *name = called_as();
     size_t size = strlen(name) + 2;
     char *value = malloc(size), *program = malloc(sizeof folder + 32);
@@ -158,11 +228,11 @@ static int open_home(void)
 }
 
 /* A connection to the helper: -1 if there is none, -2 if there is one that cannot be used now. */
-static int reach(int home)
+static int reach(int home, const char *name)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     /* through the descriptor: a path may be longer than an address */
-    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/helper", home);
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", home, name);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -2;
@@ -210,35 +280,79 @@ static int wait_for(int fd, short what, const struct timespec *start)
     return ready > 0;
 }
 
-/* Header, then strings with their final zero: folder, name, words, environment. */
-static char *make_request(size_t *size)
+/* Header, then strings with their final zero: folder, name, words, environment; of a hook the payload, too. */
+static char *make_request(size_t *size, int is_hook)
 {
-    uint32_t header[4] = {PROTOCOL, 0, 0, 0};
+    uint32_t header[5] = {is_hook ? PROTOCOL_HOOK : PROTOCOL, 0, 0, 0, (uint32_t)payload_size};
+    size_t of_header = (is_hook ? 5 : 4) * sizeof *header;
     const char *name = called_as();
-    size_t length = sizeof header + strlen(folder) + strlen(name) + 2;
+    size_t length = of_header + strlen(folder) + strlen(name) + 2 + (is_hook ? payload_size : 0);
     for (char **one = words + 1; *one; one++, header[2]++)
         length += strlen(*one) + 1;
     for (char **one = environ; *one; one++, header[3]++)
         length += strlen(*one) + 1;
-    char *request = length > LARGEST ? NULL : malloc(length), *at = request;
+    char *request = length > (is_hook ? LARGEST_HOOK : LARGEST) ? NULL : malloc(length), *at = request;
     if (!request)
         return NULL;
     header[1] = (uint32_t)length;
-    memcpy(at, header, sizeof header);
-    at = stpcpy(at + sizeof header, folder) + 1;
+    memcpy(at, header, of_header);
+    at = stpcpy(at + of_header, folder) + 1;
     at = stpcpy(at, name) + 1;
     for (char **one = words + 1; *one; one++)
         at = stpcpy(at, *one) + 1;
     for (char **one = environ; *one; one++)
         at = stpcpy(at, *one) + 1;
+    if (is_hook)
+        memcpy(at, payload, payload_size);
     *size = length;
     return request;
+}
+
+static int receive_all(int connection, void *into, size_t size, const struct timespec *start)
+{
+    for (size_t have = 0; have < size;) {
+        if (!wait_for(connection, POLLIN, start))
+            return 0;
+        ssize_t got = recv(connection, (char *)into + have, size - have, 0);
+        if (got <= 0 && !(got < 0 && (errno == EAGAIN || errno == EINTR)))
+            return 0;
+        have += got > 0 ? (size_t)got : 0;
+    }
+    return 1;
+}
+
+/* Ends here if the helper answers by itself. Else it says 'H', and the first byte of that is read. */
+static int ask_hook(int connection, const struct timespec *start)
+{
+    size_t size = 0;
+    char *request = make_request(&size, 1);
+    if (!request || send(connection, request, size, MSG_NOSIGNAL) != (ssize_t)size)
+        return 0;
+    free(request);
+    char kind;
+    uint32_t answer[3]; /* exit code, lengths of standard output and error */
+    if (!receive_all(connection, &kind, 1, start))
+        return 0;
+    if (kind != 'A') {
+        give_back();
+        return kind == 'H';
+    }
+    if (!receive_all(connection, answer, sizeof answer, start))
+        return 0;
+    size = (size_t)answer[1] + answer[2];
+    char *text = malloc(size + 1);
+    if (!text || !receive_all(connection, text, size, start))
+        return 0;
+    /* an agent that went away does not read it: there is nobody left to tell */
+    write_all(1, text, answer[1]);
+    write_all(2, text + answer[1], answer[2]);
+    _exit((int)answer[0]);
 }
 
 static int send_request(int connection, const struct timespec *start)
 {
     size_t size = 0;
-    char *request = make_request(&size);
+    char *request = make_request(&size, 0);
     int fds[4] = {0, 1, 2, open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)};
     if (!request || fds[3] < 0)
         return 0;
@@ -277,24 +391,15 @@ static int send_request(int connection, const struct timespec *start)
 static int is_there(int connection, const struct timespec *start)
 {
     char answer;
-    return wait_for(connection, POLLIN, start) && recv(connection, &answer, 1, 0) == 1 && answer == 'H';
+    return receive_all(connection, &answer, 1, start) && answer == 'H';
 }
 
 /* The child's number, or 0 if it will not do it. */
 static pid_t wait_for_child(int connection, const struct timespec *start)
 {
     unsigned char answer[5];
-    size_t have = 0;
-    while (have < sizeof answer) {
-        if (!wait_for(connection, POLLIN, start))
-            return 0;
-        ssize_t got = recv(connection, answer + have, sizeof answer - have, 0);
-        if (got <= 0 && !(got < 0 && (errno == EAGAIN || errno == EINTR)))
-            return 0;
-        have += got > 0 ? (size_t)got : 0;
-        if (have && answer[0] != 'P')
-            return 0;
-    }
+    if (!receive_all(connection, answer, 1, start) || answer[0] != 'P' || !receive_all(connection, answer + 1, 4, start))
+        return 0;
     uint32_t pid;
     memcpy(&pid, answer + 1, sizeof pid);
     return (pid_t)pid;
@@ -379,17 +484,21 @@ int main(int argc, char **argv)
     words = argv;
     if (argc < 1)
         return 70;
-    struct timespec start;
-    clock_gettime(CLOCK_MONOTONIC, &start);
     if (!find_folder() || !is_served(argc ? argv + 1 : argv) || !is_plain())
         direct('0');
     int home = open_home();
     if (home < 0)
         direct(home == -1 ? '1' : '0');
-    int connection = reach(home);
+    int is_hook = strcmp(argv[1], "hook") == 0 && take_payload();
+    if (!is_hook)
+        give_back();
+    struct timespec start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    int connection = reach(home, is_hook ? "hooks" : "helper");
     if (connection < 0)
         direct(connection == -1 ? '1' : '0');
-    if (!is_our_like(connection) || !is_there(connection, &start) || !send_request(connection, &start))
+    if (!is_our_like(connection) || !(is_hook ? ask_hook(connection, &start) : is_there(connection, &start)) ||
+        !send_request(connection, &start))
         direct('0');
     pid_t pid = wait_for_child(connection, &start);
     int child = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;

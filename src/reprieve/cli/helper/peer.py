@@ -21,6 +21,7 @@ _RIGHTS = (
     b"Uid", b"Gid", b"Groups", b"CapInh", b"CapPrm", b"CapEff", b"CapBnd", b"CapAmb", b"NoNewPrivs", b"Seccomp",
     b"Seccomp_filters", b"Cpus_allowed", b"Mems_allowed",
 )  # fmt: skip
+_RIGHTS_AT = tuple(name + b":" for name in _RIGHTS)
 # A fork has the address space of the helper, which these would judge instead of the command's own.
 _MEMORY = (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_STACK)
 _LIMITS = tuple(sorted({number for name, number in vars(resource).items() if name.startswith("RLIMIT_")}))
@@ -61,6 +62,37 @@ def portrait(pid: int | str, known: Status, kinds: Sequence[str]) -> tuple[objec
         os.getpriority(os.PRIO_PROCESS, number),
         os.sched_getscheduler(number),
     )
+
+
+def rights(pid: int | str, kinds: Sequence[str]) -> tuple[object, ...]:
+    """What must be equal where nothing is done but to write down what was said: what it may, and where it is.
+
+    As `portrait`, without the limits of what it may use up, and in fewer looks.
+    """
+    folder = os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        root = os.stat("root", dir_fd=folder)
+        try:
+            label = _read_at(folder, "attr/current")
+        except OSError:
+            label = b""  # no security module that has labels
+        lines = _read_at(folder, "status").split(b"\n")
+        return (
+            [line for line in lines if line.startswith(_RIGHTS_AT)],
+            [os.readlink(f"ns/{kind}", dir_fd=folder) for kind in kinds],
+            (root.st_dev, root.st_ino),
+            label,
+        )
+    finally:
+        os.close(folder)
+
+
+def _read_at(folder: int, name: str) -> bytes:
+    fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        return os.read(fd, 1 << 16)
+    finally:
+        os.close(fd)
 
 
 def is_confined(known: Status) -> bool:

@@ -8,6 +8,7 @@ import socket
 import struct
 
 SOCKET = "helper"
+HOOKS = "hooks"  # of agents alone, who send what they have to say at once
 _LOCK = "locks/helper"
 
 

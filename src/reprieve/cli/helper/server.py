@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import _signal
 import gc
+import marshal
 import os
 import select
 import socket
@@ -18,12 +19,19 @@ import sys
 import time
 
 from reprieve.cli.helper import peer, place, preload, stead
+from reprieve.cli.helper.folders import Folders
+from reprieve.cli.helper.quick import Quick, receive
 from reprieve.cli.helper.start import LOCK_FD
 from reprieve.cli.helper.watches import Watches
 from reprieve.model.value import Value
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from reprieve.app.promising import Ticket
+
 _LOOK_S = 30.0  # how often to look whether the socket is still there
 _REST_S = 30.0  # as long does a command have the processors without us
+_REPLY = struct.Struct("=cIII")  # "A", exit code, length of standard output and of standard error, which follow
 _SPARE_S = 0.1  # a spare is forked when the command has ended, which goes first, or after this
 
 
@@ -38,6 +46,7 @@ class Self:
         self.is_confined = peer.is_confined(known)
         self.namespaces = peer.namespaces()
         self.portrait = peer.portrait("self", known, self.namespaces)
+        self.rights = peer.rights("self", self.namespaces)
         self.limits = peer.limits("self")
         first = peer.first_environment()
         self.frozen = peer.frozen(first)
@@ -48,10 +57,22 @@ class Self:
         self.pages = stead.own_pages()
         self._home = _identity(os.fstat(home))
         self._files = [(path, _version(path)) for path in preload.files()]
+        self._folders = Folders({os.path.dirname(path) for path, _ in self._files})
 
     def is_fresh(self) -> bool:
         """Whether the code on disk is still the code that was loaded."""
         return all(_version(path) == version for path, version in self._files)
+
+    def seems_fresh(self) -> bool:
+        """The same at a hundredth of the cost: whether anything happened in those folders.
+
+        A link on the way to them that leads elsewhere is not noticed by this, so `is_fresh` has to follow.
+        """
+        return self._folders.are_quiet() or self.is_fresh()
+
+    def close(self) -> None:
+        """In a fork: let go of what is only the helper's."""
+        self._folders.close()
 
     def is_home(self, path: str) -> bool:
         """Whether that is the store that this helper is for."""
@@ -78,17 +99,24 @@ class Server:
         self.is_spare_wanted = True
         self.watches = Watches(LOCK_FD)
         self.is_ending = False
+        self.is_fresh = True
         self.wake, self._awake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         _signal.set_wakeup_fd(self._awake)
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
         _signal.signal(_signal.SIGTERM, self._end)
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        self.quick = Quick(self.watches)
         os.umask(0o177)
-        temporary = f"tmp/helper.{os.getpid()}"
-        self.listener.bind(place.address(home, temporary))
-        self.listener.listen(128)
-        os.rename(temporary, place.SOCKET, src_dir_fd=home, dst_dir_fd=home)
+        self.hooks = self._listen(place.HOOKS)
+        self.listener = self._listen(place.SOCKET)
         self._mine = _identity(os.stat(place.SOCKET, dir_fd=home, follow_symlinks=False))
+
+    def _listen(self, name: str) -> socket.socket:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        temporary = f"tmp/{name}.{os.getpid()}"
+        listener.bind(place.address(self.home, temporary))
+        listener.listen(128)
+        os.rename(temporary, name, src_dir_fd=self.home, dst_dir_fd=self.home)
+        return listener
 
     def run(self) -> None:
         asked_at = looked_at = time.monotonic()
@@ -105,21 +133,30 @@ class Server:
                 self.is_spare_wanted = False  # if that one is killed there will be another with the next request
             self.watches.rest_until = asked_at + _REST_S if self.children else 0.0
             ready = self._wait(asked_at)
-            if self.wake in ready:
-                os.read(self.wake, 4096)
-                self._reap()
-                asked_at = max(asked_at, time.monotonic() - self.idle_s / 2)  # it stays after a long command, too
-            if self.listener.fileno() in ready:
-                self._answer()
-                asked_at = time.monotonic()
+            # before who ended is buried: it may have left something
             for child in list(self.children.values()):
                 if child.channel.fileno() in ready:
                     asked_at = time.monotonic()
                     if not self.watches.answer(child.channel):
                         child.channel.close()
+                    self._take_ticket()
+            if self.wake in ready:
+                os.read(self.wake, 4096)
+                self._reap()
+                asked_at = max(asked_at, time.monotonic() - self.idle_s / 2)  # it stays after a long command, too
+            for listener, answer in ((self.hooks, self._answer_hook), (self.listener, self._answer)):
+                if listener.fileno() in ready and (connection := _accept(listener)) is not None:
+                    answer(connection)
+                    asked_at = time.monotonic()
             self.watches.work(ready)
         if self._is_there():
             os.unlink(place.SOCKET, dir_fd=self.home)
+            os.unlink(place.HOOKS, dir_fd=self.home)
+
+    def _take_ticket(self) -> None:
+        ticket, self.watches.ticket = self.watches.ticket, b""
+        if ticket:
+            self.quick.take(ticket)
 
     def _wait(self, asked_at: float) -> set[int]:
         """Until something can be read, or there is something to do."""
@@ -129,23 +166,52 @@ class Server:
         if self.is_spare_wanted:
             waits.append(_SPARE_S)
         poll = select.poll()
-        for fd in (self.listener.fileno(), self.wake, *self.watches.fds()):
+        for fd in (self.listener.fileno(), self.hooks.fileno(), self.wake, *self.watches.fds()):
             poll.register(fd, select.POLLIN)
         for child in self.children.values():
             if child.channel.fileno() >= 0:
                 poll.register(child.channel.fileno(), select.POLLIN)
         return {fd for fd, _ in poll.poll(min(waits) * 1000 + (min(waits) > 0))}
 
-    def _answer(self) -> None:
+    def _answer_hook(self, connection: socket.socket) -> None:
+        """Answer an agent's hook here, or have it answered by a fork."""
         try:
-            connection, _ = self.listener.accept()
+            asked = receive(connection, self.me) if self.is_fresh and self.me.seems_fresh() else None
+            reply, used = self.quick.answer(asked) if asked is not None else (None, None)
+            if reply is not None:
+                out, err, code = reply
+                connection.sendall(_REPLY.pack(b"A", code, len(out), len(err)) + out + err)
+                connection.close()
+        except (OSError, peer.Unlike):
+            # it has gone, or is not our like; if it waits for an answer it gets it from a fork
+            reply, used = None, None
+        if reply is None:
+            self._answer(connection)
+            return
+        if used is not None:
+            self._keep(used)
+        self.is_fresh = self.me.is_fresh()
+
+    def _keep(self, ticket: Ticket) -> None:
+        """Have a promise kept, now that the agent has its answer."""
+        child = self.spare or self._fork(None)
+        self.spare, self.is_spare_wanted = None, True
+        if child is None:
+            return  # too many processes: the next command does it
+        data = marshal.dumps(tuple(ticket))  # type: ignore[arg-type]
+        try:
+            child.channel.sendall(stead.KEEP + len(data).to_bytes(4, "little") + data)
         except OSError:
-            return  # the caller has gone again
+            child.channel.close()
+            return
+        self.children[child.pid] = child
+
+    def _answer(self, connection: socket.socket) -> None:
         connection.setblocking(True)
         child, self.spare, self.is_spare_wanted = self.spare, None, True
         if child is not None:
             try:
-                socket.send_fds(child.channel, [b"C"], [connection.fileno()])
+                socket.send_fds(child.channel, [stead.CALL], [connection.fileno()])
             except OSError:
                 child.channel.close()  # it was killed; that it ended is noticed elsewhere
                 child = None
@@ -193,6 +259,9 @@ class Server:
         for fd in (LOCK_FD, self.home, self.wake, self._awake):
             os.close(fd)
         self.listener.close()
+        self.hooks.close()
+        self.quick.close()
+        self.me.close()
         self.watches.close()
         for other in (*self.children.values(), *((self.spare,) if self.spare is not None else ())):
             other.channel.close()
@@ -211,9 +280,11 @@ class Server:
                 self.spare.channel.close()
                 self.spare = None
             child = self.children.pop(pid, None)
-            if child is None or child.connection is None:
+            if child is None:
                 continue
             child.channel.close()
+            if child.connection is None:
+                continue
             with child.connection as connection:
                 if os.WIFSIGNALED(status):
                     try:
@@ -230,6 +301,13 @@ class Server:
 
     def _end(self, *_: object) -> None:
         self.is_ending = True
+
+
+def _accept(listener: socket.socket) -> socket.socket | None:
+    try:
+        return listener.accept()[0]
+    except OSError:
+        return None  # the caller has gone again
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:

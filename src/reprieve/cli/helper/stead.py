@@ -11,6 +11,7 @@ import array
 import ctypes
 import fcntl
 import io
+import marshal
 import os
 import select
 import socket
@@ -19,6 +20,8 @@ import sys
 import time
 
 from reprieve.app import config, places
+from reprieve.app.finding import open_workspace
+from reprieve.app.promising import Ticket, leave_ticket
 from reprieve.cli import entry
 from reprieve.cli.helper import peer
 from reprieve.cli.helper.peer import Unlike
@@ -35,10 +38,11 @@ if TYPE_CHECKING:
 
 PROTOCOL = 0x31485052
 FRESH, STALE = b"F", b"S"  # from the helper: whether the code on disk is the code that was loaded
+CALL, KEEP = b"C", b"K"  # what a spare fork is needed for
 _HEADER = struct.Struct("=IIII")
 _ANSWER = struct.Struct("=cI")
 _LARGEST = 8 << 20
-_CREDENTIALS = struct.Struct("=iII")
+CREDENTIALS = struct.Struct("=iII")
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE
 _MOST_PAGES = 64 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -55,25 +59,31 @@ class Request:
 
     def __init__(self, data: bytes, fds: Sequence[int]) -> None:
         protocol, length, words, variables = _HEADER.unpack_from(data)
-        strings = data[_HEADER.size :].split(b"\0")
-        if protocol != PROTOCOL or length != len(data) or len(strings) != 3 + words + variables or len(fds) != 4:
+        if protocol != PROTOCOL or length != len(data) or len(fds) != 4:
             raise Unlike("another protocol")
-        self.folder, self.name = strings[:2]
-        self.words = strings[2 : 2 + words]
+        (self.folder, self.name, *self.words), self.variables = take_strings(data[_HEADER.size :], words, variables)
         self.fds = fds
-        self.variables: dict[bytes, bytes] = {}
-        for text in strings[2 + words : -1]:
-            name, sign, value = text.partition(b"=")
-            if not name or not sign or name in self.variables:
-                raise Unlike("strange variables")  # Python and its C library would disagree about them
-            self.variables[name] = value
-        self.variables.pop(b"REPRIEVE_LAUNCHED", None)
+
+
+def take_strings(data: bytes, words: int, variables: int) -> tuple[list[bytes], dict[bytes, bytes]]:
+    """Folder, name and words of a call, and its variables."""
+    strings = data.split(b"\0")
+    if len(strings) != 3 + words + variables:
+        raise Unlike("another protocol")
+    found: dict[bytes, bytes] = {}
+    for text in strings[2 + words : -1]:
+        name, sign, value = text.partition(b"=")
+        if not name or not sign or name in found:
+            raise Unlike("strange variables")  # Python and its C library would disagree about them
+        found[name] = value
+    found.pop(b"REPRIEVE_LAUNCHED", None)
+    return strings[: 2 + words], found
 
 
 def wait_for_connection(
     channel: socket.socket, pages: Sequence[tuple[int, int]], *, store: str, root: bytes
 ) -> socket.socket:
-    """What a spare fork does until it is needed. It ends with the helper.
+    """What a spare fork does until it is needed: for a command, or to keep a promise. It ends with the helper.
 
     `store`, if there is one to be opened, and `root`: where the last command was at work, and so will be the next.
     """
@@ -89,6 +99,9 @@ def wait_for_connection(
         data, fds, _, _ = socket.recv_fds(channel, 1, 1)
     except OSError:
         os._exit(0)
+    if data == KEEP:
+        _rename(name)
+        keep(channel)
     if not data or not fds:
         os._exit(0)
     os.set_inheritable(fds[0], False)
@@ -156,6 +169,23 @@ def _rename(name: bytes) -> bytes:
     return old
 
 
+def keep(channel: socket.socket) -> NoReturn:
+    """The whole life of a fork that puts a promised entry on the timeline. If it can't, the next command will."""
+    size = int.from_bytes(channel.recv(4, socket.MSG_WAITALL), "little")
+    ticket = Ticket(*marshal.loads(channel.recv(size, socket.MSG_WAITALL)))
+    for name in [name for name in os.environ if name.startswith("REPRIEVE_")]:
+        del os.environ[name]
+    os.environ.update(ticket.variables)
+    told.listen(channel)
+    try:
+        with open_workspace(os.fsdecode(ticket.root), exactly=True) as ws:
+            ws.recover()
+            leave_ticket(ws, ticket.again)
+    except (ReprieveError, OSError):
+        os._exit(1)
+    os._exit(0)
+
+
 def serve(connection: socket.socket, me: Self, channel: socket.socket) -> NoReturn:
     """The whole life of the fork. By `channel` the helper can be asked what changed in a tree."""
     try:
@@ -197,8 +227,8 @@ def _prepare(connection: socket.socket, me: Self, channel: socket.socket) -> int
     os.setsid()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     caller: int
-    caller, uid, gid = _CREDENTIALS.unpack(
-        connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    caller, uid, gid = CREDENTIALS.unpack(
+        connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     )
     if not caller or (uid, gid) != (os.geteuid(), os.getegid()):
         raise Unlike("another user")
@@ -230,14 +260,14 @@ def _prepare(connection: socket.socket, me: Self, channel: socket.socket) -> int
 
 def _read_request(connection: socket.socket, caller: int) -> Request:
     fds = array.array("i")
-    space = socket.CMSG_SPACE(4 * fds.itemsize) + socket.CMSG_SPACE(_CREDENTIALS.size)
+    space = socket.CMSG_SPACE(4 * fds.itemsize) + socket.CMSG_SPACE(CREDENTIALS.size)
     data, found, _, _ = connection.recvmsg(1 << 18, space, socket.MSG_CMSG_CLOEXEC)
     sender = 0
     for level, kind, content in found:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
         elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
-            sender = _CREDENTIALS.unpack(content)[0]
+            sender = CREDENTIALS.unpack(content)[0]
     if sender != caller or len(data) < _HEADER.size:
         raise Unlike("another sender")
     length = _HEADER.unpack_from(data)[1]
@@ -257,12 +287,12 @@ def _read_request(connection: socket.socket, caller: int) -> Request:
 def _receive(connection: socket.socket, size: int) -> tuple[bytes, int]:
     """Some bytes and the number of the process that sent them, 0 if there is none any more."""
     try:
-        data, found, _, _ = connection.recvmsg(size, socket.CMSG_SPACE(_CREDENTIALS.size))
+        data, found, _, _ = connection.recvmsg(size, socket.CMSG_SPACE(CREDENTIALS.size))
     except OSError:
         return b"", 0
     if data != b"G" or not found:
         return data, 0
-    return data, _CREDENTIALS.unpack(found[0][2])[0]
+    return data, CREDENTIALS.unpack(found[0][2])[0]
 
 
 def _take_over(request: Request, me: Self, umask: int) -> None:

@@ -69,6 +69,7 @@ class Watches:
         self._moved = select.poll()
         self._places: list[Mount] = []
         self.rest_until = 0.0  # a command is at work: events are taken, all else can wait
+        self.ticket = b""  # that a command left in the last answered question
         self._note()  # what an earlier helper followed is not followed any longer
 
     def close(self) -> None:
@@ -138,9 +139,29 @@ class Watches:
                 self._distrust(text, (device, inode))
             elif kind == told.USELESS:
                 self._spare((device, inode))
+            elif kind == told.TICKET:
+                self.ticket = text
         except OSError:
             return False  # the command is gone, or does not read
         return True
+
+    def since(self, root: bytes, identity: Identity, mark: told.Mark) -> dict[bytes, int] | None:
+        """What may have changed since then; None: a command has to find out, or is to check what we say."""
+        tree = self._trees.get(identity)
+        if tree is None or tree.root != root or tree.follower is None or not tree.follower.id:
+            return None
+        self._look_at_mounts()  # may give one up
+        tree = self._trees[identity]
+        if tree.follower is None or (tree.answers + 1) % _CHECK_EVERY == 0:
+            return None
+        now = tree.asked_at = time.monotonic()
+        try:
+            is_all, paths = tree.follower.tell(mark.id, mark.seq, now + _ANSWER_S)
+        except (Lost, OSError) as error:
+            self._lose(tree, error)
+            return None
+        tree.answers += is_all
+        return paths if is_all else None
 
     def _distrust(self, path: bytes, identity: Identity) -> None:
         if (tree := self._trees.get(identity)) is not None:
