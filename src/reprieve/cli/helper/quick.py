@@ -22,6 +22,7 @@ from reprieve.cli.helper import peer
 from reprieve.cli.helper.stead import CREDENTIALS, take_strings
 from reprieve.files import native, processes, told, tree
 from reprieve.files.index import load_index
+from reprieve.model.hookevent import BEFORE
 from reprieve.model.value import Value
 from reprieve.store import promises
 
@@ -62,7 +63,7 @@ class Held(Value):
 
 
 def receive(connection: socket.socket, me: Self) -> Asked | None:
-    """What is asked, if it comes from a process that may what we may; None: that is for a fork to find out."""
+    """What is asked, if it is asked of us; None: that is for a fork to find out."""
     connection.settimeout(_PATIENCE_S)
     caller, uid, gid = CREDENTIALS.unpack(
         connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
@@ -80,8 +81,6 @@ def receive(connection: socket.socket, me: Self) -> Asked | None:
         data += part
     if not caller or (uid, gid) != (os.geteuid(), os.getegid()):
         return None
-    if peer.rights(caller, me.namespaces) != me.rights:
-        return None
     (folder, _, *said), given = take_strings(data[_HEADER.size : length - size], words, variables)
     if folder != me.folder or peer.frozen(given) != me.frozen:
         return None
@@ -90,10 +89,10 @@ def receive(connection: socket.socket, me: Self) -> Asked | None:
 
 
 class Quick:
-    """The tickets that there are. `answer` never raises."""
+    """The tickets that there are."""
 
-    def __init__(self, watches: Watches) -> None:
-        self._watches = watches
+    def __init__(self, me: Self, watches: Watches) -> None:
+        self._me, self._watches = me, watches
         self._held: dict[str, Held] = {}  # by workspace
 
     def close(self) -> None:
@@ -124,10 +123,15 @@ class Quick:
         self._held[ticket.workspace] = Held(ticket, index.base, index.mark, untold, fds[0], fds[1])
 
     def answer(self, asked: Asked) -> tuple[Reply | None, Ticket | None]:
-        """The reply, None if a command has to make it; and the ticket of a promise that is to be kept now."""
+        """The reply, None if a command has to make it; and the ticket of a promise that is to be kept now.
+
+        Only for who may what we may. Most events are a command's, so that is not looked at before it matters.
+        """
         used: list[Ticket] = []
 
         def begin(event: HookEvent, *, can_note: bool) -> bool:
+            if event.kind != BEFORE or not self._held or not self._is_like(asked.caller):
+                return False
             for held in list(self._held.values()):
                 if promising.fits(held.ticket, event, asked.variables):
                     if self._promise(held, event, asked.caller, can_note=can_note):
@@ -137,7 +141,15 @@ class Quick:
             return False
 
         reply = hooking.quick_reply(asked.words, asked.payload, asked.variables, begin)
+        if reply is not None and not used and not self._is_like(asked.caller):
+            reply = None
         return reply, used[0] if used else None
+
+    def _is_like(self, caller: int) -> bool:
+        try:
+            return peer.rights(caller, self._me.namespaces) == self._me.rights
+        except OSError:
+            return False  # it has gone
 
     def _promise(self, held: Held, event: HookEvent, caller: int, *, can_note: bool) -> bool:
         """Make the checkpoint before a call durable as a promise, if nothing has changed since the ticket was made."""

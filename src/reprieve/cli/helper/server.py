@@ -104,7 +104,7 @@ class Server:
         _signal.set_wakeup_fd(self._awake)
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
         _signal.signal(_signal.SIGTERM, self._end)
-        self.quick = Quick(self.watches)
+        self.quick = Quick(me, self.watches)
         os.umask(0o177)
         self.hooks = self._listen(place.HOOKS)
         self.listener = self._listen(place.SOCKET)
