@@ -6,6 +6,7 @@ import os
 
 from reprieve.app import places
 from reprieve.app.finding import is_annex, open_workspace
+from reprieve.app.hook_folders import folders
 from reprieve.errors import Misconfigured
 from reprieve.files.attribution import last_standing
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from reprieve.model.timeline import WorkspaceRecord
     from reprieve.store.protocols import Store
 
-# What an agent tells its hooks about the project; the payload's own directory follows every `cd`.
-_PROJECT = {"claude-code": "CLAUDE_PROJECT_DIR", "gemini": "GEMINI_PROJECT_DIR", "cursor": "CURSOR_PROJECT_DIR"}
 _MOST_PLACES = 16  # of folders outside the project that one call names
 
 
@@ -42,7 +41,7 @@ class Places:
         self.outside: list[str] = []
         self._known: set[bytes | tuple[int, int]] | None = None  # every workspace, by its path and by its inode
         try:
-            for folder in _folders(event, variables, create=create):
+            for folder in folders(event, variables, create=create):
                 self._add(folder, create=create)
             self._of_paths(event)
         except BaseException:
@@ -146,20 +145,6 @@ class Places:
                 folder = os.path.dirname(folder)
             self._add(os.fsdecode(folder), create=False)
         return any(_is_in(folder, ws.root) or _is_tracked(file, ws) for ws in self.found)
-
-
-def _folders(event: HookEvent, variables: Mapping[str, str], *, create: bool) -> list[str]:
-    named = [variables.get(_PROJECT.get(event.agent, ""), ""), event.cwd or "", *event.roots]
-    found = [folder for folder in named if folder and "\0" not in folder and os.path.isdir(folder)]
-    if found:
-        return found
-    # It did not say, or what it said is gone: agents start their hooks in the project.
-    try:
-        return [os.getcwd()]
-    except FileNotFoundError as error:
-        if not create:
-            return []  # a step ends: it is closed wherever it was begun
-        raise Misconfigured("the current directory no longer exists, and the agent names no other") from error
 
 
 def _is_gone(root: bytes) -> bool:

@@ -115,6 +115,10 @@ def _decide(
     if not matters(event):
         return Answer()
     try:
+        if is_last:
+            from reprieve.app.hook_folders import look_ahead
+
+            look_ahead(event, variables)
         from reprieve.app import hooks
 
         with _Budget(event.kind):
