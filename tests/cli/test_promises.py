@@ -330,3 +330,85 @@ def test_the_agent_is_answered_after_the_promise_is_durable(desk: Desk, tmp_path
     calls = [line.partition("(")[0] for line in trace.read_text().splitlines() if "(" in line]
     at = next(n for n, line in enumerate(trace.read_text().splitlines()) if "RPPROM01" in line)
     assert calls[at : at + 3] == ["pwrite64", "fdatasync", "sendto"]
+
+
+# Without the helper: the ticket is a file, and the scan tells whether something changed.
+
+
+@pytest.fixture
+def lone(installed: Installed, project: Path) -> Desk:
+    """The same where no helper runs, in a tree that is large enough for a scan to be begun early."""
+    for number in range(700):
+        path = project / "many" / f"d{number % 20}" / f"f{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{number}\n")
+    installed.env["REPRIEVE_HELPER"] = "off"
+    return Desk(installed, project)
+
+
+@pytest.fixture
+def two_processors() -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("the scan begins early only where there are two processors")
+
+
+@pytest.mark.usefixtures("two_processors")
+def test_a_hook_by_itself_promises_too(lone: Desk) -> None:
+    assert lone.begin("c1") and lone.is_waiting()
+    (lone.root / "made").write_text("by the agent\n")
+    lone.hook("PostToolUse", tool_use_id="c1", tool_response={})
+    newest, before = lone.entries()[:2]
+    assert before["id"] == lone.promised and newest["actor"] == "claude-code:s" and not lone.is_waiting()
+    assert lone.installed.run("rollback", "call:c1", cwd=lone.root).returncode == 0
+    assert not (lone.root / "made").exists()
+
+
+@pytest.mark.usefixtures("two_processors")
+def test_by_itself_it_is_the_same_with_and_without_tickets(lone: Desk, tmp_path: Path) -> None:
+    other = tmp_path / "again" / "project"
+    other.parent.mkdir()
+    shutil.copytree(lone.root, other, symlinks=True)
+    again = Installed(tmp_path / "again" / "installed")
+    again.env["REPRIEVE_HELPER"] = "off"
+    plain = Desk(again, other)
+    stories, promised = [], 0
+    for desk in (lone, plain):
+        for number in range(4):
+            if desk is plain:
+                shutil.rmtree(again.home / "tickets", ignore_errors=True)
+            promised += desk.begin(f"c{number}", tool_input={"command": f"echo {number} token=abcdef123456"})
+            (desk.root / "made").write_text(f"{number // 2}\n")
+            desk.hook("PostToolUse", tool_use_id=f"c{number}", tool_response={})
+        desk.begin("d1")
+        desk.begin("d1")
+        desk.hook("Stop")
+        stories.append(story(desk.installed, desk.root))
+    assert stories[0] == stories[1] and promised >= 2
+
+
+@pytest.mark.parametrize("what", ["README.md", "many/d3/new", "many/d7/f7"])
+def test_by_itself_it_keeps_what_a_person_changed(lone: Desk, what: str) -> None:
+    path = lone.root / what
+    path.write_text("by a person\n")
+    assert not lone.begin("c1")
+    path.write_text("by the agent\n")
+    lone.hook("PostToolUse", tool_use_id="c1", tool_response={})
+    assert lone.installed.run("rollback", "call:c1", cwd=lone.root).returncode == 0
+    assert path.read_text() == "by a person\n"
+
+
+@pytest.mark.parametrize("harm", ["cut", "foreign", "gone", "other database"])
+def test_by_itself_a_useless_ticket_costs_nothing_but_time(lone: Desk, harm: str) -> None:
+    ticket = next((lone.installed.home / "tickets").iterdir())
+    if harm == "cut":
+        ticket.write_bytes(ticket.read_bytes()[:100])
+    elif harm == "foreign":
+        ticket.write_bytes(b"not one of ours")
+    elif harm == "gone":
+        ticket.unlink()
+    else:
+        copy = lone.installed.home / "tmp" / "copy"
+        shutil.copy2(lone.installed.home / "store.db", copy)
+        copy.rename(lone.installed.home / "store.db")
+    assert not lone.begin("c1")
+    assert lone.entries()[0]["label"] == "before Bash: make"

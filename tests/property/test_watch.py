@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from reprieve.files import follow, native, snapshot, told, tree
+from reprieve.files import ahead, follow, native, told, tree
 from reprieve.files.snapshot import Limits, Snapshot, take_snapshot
 from reprieve.model.entry import Entry
 from reprieve.model.reporter import Reporter
@@ -29,7 +29,7 @@ class Desk:
         monkeypatch.setattr(watches, "_REST_S", 0.0)
         monkeypatch.setattr(watches, "_AGAIN_S", 0.0)
         # Young files are looked at again whatever was heard; here that would hide what was not.
-        monkeypatch.setattr(snapshot, "_RACY_NS", 0)
+        monkeypatch.setattr(ahead, "RACY_NS", 0)
         self.note = os.open(note, os.O_RDWR | os.O_CREAT)
         self.watches = watches.Watches(self.note)
         self.answer = b""

@@ -123,7 +123,7 @@ class Site:
 _FILES = frozenset(
     {".", "format", "store.db", "store.db-journal", "ballast", "effects.db", "effects.db-journal", "effects.key"}
 )
-_FOLDERS = frozenset({"packs", "index", "locks", "witness", "runs", "promises"})
+_FOLDERS = frozenset({"packs", "index", "locks", "witness", "runs", "promises", "tickets"})
 
 
 def _is_known(name: str) -> bool:

@@ -6,6 +6,7 @@ import os
 
 from reprieve.app import places
 from reprieve.app.finding import is_annex, open_workspace
+from reprieve.app.hook_folders import folders, is_in, node
 from reprieve.errors import Misconfigured
 from reprieve.files.attribution import last_standing
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from reprieve.model.timeline import WorkspaceRecord
     from reprieve.store.protocols import Store
 
-# What an agent tells its hooks about the project; the payload's own directory follows every `cd`.
-PROJECT = {"claude-code": "CLAUDE_PROJECT_DIR", "gemini": "GEMINI_PROJECT_DIR", "cursor": "CURSOR_PROJECT_DIR"}
 _MOST_PLACES = 16  # of folders outside the project that one call names
 
 
@@ -42,7 +41,7 @@ class Places:
         self.outside: list[str] = []
         self._known: set[bytes | tuple[int, int]] | None = None  # every workspace, by its path and by its inode
         try:
-            for folder in _folders(event, variables, create=create):
+            for folder in folders(event, variables, create=create):
                 self._add(folder, create=create)
             self._of_paths(event)
         except BaseException:
@@ -148,25 +147,6 @@ class Places:
         return any(is_in(folder, ws.root) or _is_tracked(file, ws) for ws in self.found)
 
 
-def named_folders(event: HookEvent, variables: Mapping[str, str]) -> list[str]:
-    """The folders that the agent says it works in, as far as they are there."""
-    named = [variables.get(PROJECT.get(event.agent, ""), ""), event.cwd or "", *event.roots]
-    return [folder for folder in named if folder and "\0" not in folder and os.path.isdir(folder)]
-
-
-def _folders(event: HookEvent, variables: Mapping[str, str], *, create: bool) -> list[str]:
-    found = named_folders(event, variables)
-    if found:
-        return found
-    # It did not say, or what it said is gone: agents start their hooks in the project.
-    try:
-        return [os.getcwd()]
-    except FileNotFoundError as error:
-        if not create:
-            return []  # a step ends: it is closed wherever it was begun
-        raise Misconfigured("the current directory no longer exists, and the agent names no other") from error
-
-
 def _is_gone(root: bytes) -> bool:
     from reprieve.app.gone import is_gone
 
@@ -189,17 +169,3 @@ def _is_tracked(path: bytes, ws: Workspace) -> bool:
         is_in(path, annex.ws.root) and annex.selects(path[len(annex.ws.root.rstrip(b"/")) + 1 :])
         for annex in ws.annexes
     )
-
-
-def node(folder: str | bytes) -> tuple[int, int]:
-    """Which directory is there; (0, 0) if none."""
-    try:
-        st = os.stat(folder)
-    except OSError:
-        return (0, 0)
-    return st.st_dev, st.st_ino
-
-
-def is_in(path: bytes, root: bytes) -> bool:
-    """Whether a path is that folder or below it, by their names."""
-    return path == root or path.startswith(root.rstrip(b"/") + b"/")

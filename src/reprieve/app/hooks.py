@@ -98,8 +98,8 @@ def handle(
         raise
     if not is_last:
         places.close()
-    elif len(hooks) == 1 and afterwards.is_expected():
-        afterwards.leave(lambda: _leave_ticket(hooks[0], places.variables))
+    elif len(hooks) == 1 and not afterwards.leave(lambda: _leave_ticket(hooks[0], places.variables)):
+        _leave_ticket(hooks[0], places.variables)
     note = "\n\n".join(note for note in notes if note)
     for hook in hooks:
         if hook.asked is not None:
@@ -109,7 +109,7 @@ def handle(
 
 
 def _leave_ticket(hook: _Hook, variables: Mapping[str, str]) -> None:
-    """When the agent has its answer: let the helper answer the session's next call by itself. It is only speed."""
+    """Let the session's next call be answered by a promise. When the agent has its answer, if there is such a time."""
     from reprieve.app.promising import leave_ticket, session_of
 
     try:

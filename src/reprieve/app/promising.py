@@ -12,17 +12,19 @@ doubt means that the event is handled in the ordinary way. docs/design/0012-prom
 
 from __future__ import annotations
 
+import fcntl
 import marshal
 import os
+import time
 
 from reprieve.app import places
+from reprieve.app.hook_folders import PROJECT, is_in, named_folders, node
 from reprieve.app.hook_moment import opening, step_of
-from reprieve.app.hook_places import PROJECT, is_in, named_folders, node
 from reprieve.app.hook_words import reaches_out
 from reprieve.app.recent import Recent, look_back
 from reprieve.files import native, promised, told, tree
 from reprieve.files.index import index_tag, load_index
-from reprieve.files.processes import RUN, born
+from reprieve.files.processes import RUN, born, patron
 from reprieve.files.worktree import linked_outside
 from reprieve.model.actor import of_session
 from reprieve.model.change import EXCLUDED
@@ -35,7 +37,7 @@ from reprieve.store.chain import new_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from reprieve.app.workspace import Workspace
     from reprieve.model.hookevent import HookEvent
@@ -95,10 +97,13 @@ class Ticket(Value):
 
 
 def leave_ticket(ws: Workspace, at: Session) -> None:
-    """Give the helper a ticket for what the session does next, if that can be an ordinary case."""
+    """Leave a ticket for what the session does next, if that can be an ordinary case, with the helper and as a file."""
     ticket = _ticket(ws, at)
-    if ticket is not None:
-        told.leave_ticket(ws.root_fd, marshal.dumps(tuple(ticket)))  # type: ignore[arg-type]
+    if ticket is None:
+        return
+    data = marshal.dumps(tuple(ticket))  # type: ignore[arg-type]
+    told.leave_ticket(ws.root_fd, data)
+    promises.save_ticket(ws.home, ws.root, data)
 
 
 def _ticket(ws: Workspace, at: Session) -> Ticket | None:
@@ -120,7 +125,7 @@ def _ticket(ws: Workspace, at: Session) -> Ticket | None:
         return None
     tag = index_tag(head.hash, capture.limits_digest())
     index = load_index(capture.index_path, tag)
-    if index is None or index.base is None or index.mark is None or not index.is_complete or _has_gaps(index.base):
+    if index is None or index.base is None or not index.is_complete or _has_gaps(index.base):
         return None
     promises.prepare(ws.home, ws.id)
     return Ticket(
@@ -184,10 +189,36 @@ def is_untouched(ticket: Ticket, database: int) -> bool:
     return os.pread(database, _COUNTER[1], _COUNTER[0]) == ticket.counter
 
 
-def promise(ticket: Ticket, event: HookEvent, *, can_note: bool, pid: int, now_ns: int) -> str:
-    """What the hook would have written down, as text for `store.promises.write`."""
+def promise(
+    ticket: Ticket, event: HookEvent, *, can_note: bool, database: int, slot: int, is_unchanged: Callable[[], bool]
+) -> bool:
+    """Make the checkpoint before a call durable as a promise; False: it has to be taken in the ordinary way.
+
+    `database` and `slot` are descriptors, of the store's database and of the file for the promise. `is_unchanged` is
+    asked with the lock held: whether the tree is that of the ticket's index.
+    """
+    path = os.path.join(ticket.home, "locks", ticket.workspace)
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_there = os.path.samestat(os.fstat(slot), os.lstat(promises.path_of(ticket.home, ticket.workspace)))
+        if not is_there or not promises.is_empty(slot) or not is_untouched(ticket, database) or not is_unchanged():
+            return False
+        return promises.write(slot, _text(ticket, event, can_note=can_note))
+    except OSError:
+        return False  # somebody else is at work there, or the disk fails: a command waits, and says it
+    finally:
+        os.close(lock)
+
+
+def _text(ticket: Ticket, event: HookEvent, *, can_note: bool) -> str:
+    """What the hook would have written down."""
+    pid = patron()
     begun = opening(event, recent=ticket.recent, can_note=can_note, pid=pid)
-    draft = Draft(CHECKPOINT, now_ns, "", begun.label, begun.note, data=begun.data, id=new_id())
+    draft = Draft(CHECKPOINT, time.time_ns(), "", begun.label, begun.note, data=begun.data, id=new_id())
     window = begun.window.replace(id=new_id(), opened=draft.id, born=born(pid) if pid else 0)
     return promised.text_of(draft, window)
 

@@ -137,6 +137,17 @@ def _decide(
     if not matters(event):
         return Answer()
     try:
+        from reprieve.files import afterwards
+
+        if is_last and not afterwards.is_expected():  # a process of its own, which the helper tells nothing
+            from reprieve.app.hook_folders import look_ahead
+
+            look_ahead(event, variables)
+            if event.kind == BEFORE:
+                from reprieve.app.alone import promise_alone
+
+                if promise_alone(event, variables, can_note=agent.carries_note(event)):
+                    return Answer()
         from reprieve.app import hooks
 
         with _Budget(event.kind):

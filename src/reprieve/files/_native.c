@@ -47,24 +47,39 @@ static void start_elsewhere(pthread_attr_t *attr)
 #endif
 }
 
+/* Whether a thread could run beside this one; false where that can't be told. */
+bool has_other_processor(void)
+{
+#ifdef __GLIBC__
+    cpu_set_t ours;
+    return !sched_getaffinity(0, sizeof ours, &ours) && CPU_COUNT(&ours) > 1;
+#else
+    return false;
+#endif
+}
+
+bool start_thread(pthread_t *thread, void (*work)(void *), void *arg)
+{
+    /* The interpreter expects signals on its own threads. */
+    sigset_t all, old;
+    pthread_attr_t attr;
+    bool started = false;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    if (!pthread_attr_init(&attr)) {
+        start_elsewhere(&attr);
+        started = pthread_create(thread, &attr, (void *(*)(void *))(void (*)(void))work, arg) == 0;
+        pthread_attr_destroy(&attr);
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return started;
+}
+
 /* Runs `work` on one or two threads; the second is a bonus, so failing to start it is no error. */
 void run_threads(void (*work)(void *), void *first, void *second)
 {
     pthread_t thread;
-    bool started = false;
-    if (second) {
-        /* The interpreter expects signals on its own threads. */
-        sigset_t all, old;
-        pthread_attr_t attr;
-        sigfillset(&all);
-        pthread_sigmask(SIG_BLOCK, &all, &old);
-        if (!pthread_attr_init(&attr)) {
-            start_elsewhere(&attr);
-            started = pthread_create(&thread, &attr, (void *(*)(void *))(void (*)(void))work, second) == 0;
-            pthread_attr_destroy(&attr);
-        }
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-    }
+    bool started = second && start_thread(&thread, work, second);
     work(first);
     if (started)
         pthread_join(thread, NULL);
@@ -83,6 +98,8 @@ static PyObject *py_trim(PyObject *module, PyObject *none)
 
 static PyMethodDef methods[] = {
     {"scan", KEYWORDS(py_scan)},
+    {"scan_begin", KEYWORDS(py_scan_begin)},
+    {"scan_end", py_scan_end, METH_O, NULL},
     {"read_rows", KEYWORDS(py_read_rows)},
     {"merge", KEYWORDS(py_merge)},
     {"find", py_find, METH_VARARGS, NULL},

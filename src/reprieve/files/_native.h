@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -231,11 +232,15 @@ void set_up_hashes(void);
 void sha256(const uint8_t *data, size_t len, uint8_t out[32]);
 uint32_t crc32_of(const uint8_t *p, size_t len);
 bool grow(void *block, size_t *cap, size_t need, size_t item);
+bool has_other_processor(void);
+bool start_thread(pthread_t *thread, void (*work)(void *), void *arg);
 void run_threads(void (*work)(void *), void *first, void *second);
 
 /* ---- what Python sees ------------------------------------------------------------------------------------------- */
 
 PyObject *py_scan(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *py_scan_begin(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *py_scan_end(PyObject *module, PyObject *capsule);
 PyObject *py_read_rows(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *py_merge(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *py_open_beneath(PyObject *module, PyObject *args, PyObject *kwargs);

@@ -39,6 +39,23 @@ def scan(
     below a directory that went is gone all the same. LookupError if a directory on the way to a row is not there.
     """
 
+def scan_begin(
+    root_fd: int,
+    index: Buffer | None,
+    floor_s: int,
+    floor_ns: int,
+    cross_mounts: bool = False,
+    accept: None = None,
+    skip: Iterable[bytes] = ...,
+) -> object | None:
+    """Begin a scan on another processor, and return at once. None: there is no such, or the tree is too small for it.
+
+    `root_fd` must stay open until the end. Given up when what this returned is let go of.
+    """
+
+def scan_end(scan: object, /) -> tuple[bytearray, list[bytes], list[tuple[bytes, int, bool]]]:
+    """Help a scan to its end; what `scan` gives. Once only."""
+
 def read_rows(
     root_fd: int, rows: bytearray, start: int, max_bytes: int, max_file: int
 ) -> tuple[bytes, list[tuple[int, int, int, bool, int]], int, list[tuple[int, int]]]:

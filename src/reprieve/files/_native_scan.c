@@ -198,77 +198,171 @@ done:
     return answer;
 }
 
-PyObject *py_scan(PyObject *module, PyObject *args, PyObject *kwargs)
+/* A whole scan, from what was asked for to its answer. */
+typedef struct {
+    scan_t s;
+    walker_t w[2];
+    tree_t tree;
+    Py_buffer index, look;
+    PyObject *held;
+    pthread_t thread; /* of w[1], if `begun` */
+    pid_t owner;
+    bool begun;
+} task_t;
+
+static void free_task(task_t *t)
+{
+    for (int k = 0; k < 2; k++) {
+        free(t->w[k].found);
+        free(t->w[k].problems);
+        free(t->w[k].text);
+        free(t->w[k].levels);
+        free(t->w[k].path);
+        free(t->w[k].buf);
+    }
+    while (t->s.job_count)
+        free(t->s.jobs[--t->s.job_count].path);
+    free(t->s.jobs);
+    free(t->s.gone);
+    free(t->s.skip);
+    free(t->s.skip_len);
+    Py_XDECREF(t->held);
+    PyBuffer_Release(&t->look);
+    PyBuffer_Release(&t->index);
+    free(t);
+}
+
+/* Everything that needs the interpreter; NULL with an exception. The task must not move: its parts point at each other. */
+static task_t *new_task(PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"root_fd", "index", "floor_s", "floor_ns", "cross_mounts", "accept", "skip", "look", NULL};
-    PyObject *index, *accept = Py_None, *skip = NULL, *look = NULL, *held = NULL, *answer = NULL;
+    PyObject *index, *accept = Py_None, *skip = NULL, *look = NULL;
     long long floor_s, floor_ns;
-    int cross = 0;
-    scan_t s = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
-    walker_t w[2] = {{.s = &s}, {.s = &s}};
-    Py_buffer view, rows = {0};
-    tree_t tree;
+    int root, cross = 0;
     struct stat st;
-    (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iOLL|pOOO", names, &s.root, &index, &floor_s, &floor_ns, &cross,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iOLL|pOOO", names, &root, &index, &floor_s, &floor_ns, &cross,
                                      &accept, &skip, &look))
         return NULL;
-    if (fstat(s.root, &st))
-        return PyErr_SetFromErrno(PyExc_OSError);
-    if (!load(index, &view, &tree, true, true))
+    if (fstat(root, &st))
+        return (task_t *)PyErr_SetFromErrno(PyExc_OSError);
+    task_t *t = calloc(1, sizeof *t);
+    if (!t)
+        return (task_t *)PyErr_NoMemory();
+    scan_t *s = &t->s;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->wake, NULL);
+    t->w[0].s = t->w[1].s = s;
+    if (!load(index, &t->index, &t->tree, true, true)) {
+        free(t);
         return NULL;
-    s.index = &tree;
-    s.root_dev = st.st_dev;
-    s.floor_s = floor_s;
-    s.floor_ns = floor_ns;
-    s.cross_mounts = cross;
-    s.accept = accept == Py_None ? NULL : accept;
-    bool ready = read_look(&s, look, &rows);
-    s.parallel = !s.accept && !s.look && (tree.count == 0 || tree.count > 512);
-    s.chunk = 64;
-    if (s.look)
-        s.chunk = s.look_count; /* in one go: a directory that is looked at comes before what is in it */
-    s.gone = calloc(tree.count + 1, 1);
-    ready = ready && s.gone && read_skips(&s, skip, &held);
+    }
+    s->index = &t->tree;
+    s->root = root;
+    s->root_dev = st.st_dev;
+    s->floor_s = floor_s;
+    s->floor_ns = floor_ns;
+    s->cross_mounts = cross;
+    s->accept = accept == Py_None ? NULL : accept;
+    bool ready = read_look(s, look, &t->look);
+    s->parallel = !s->accept && !s->look && (t->tree.count == 0 || t->tree.count > 512);
+    s->chunk = 64;
+    if (s->look)
+        s->chunk = s->look_count; /* in one go: a directory that is looked at comes before what is in it */
+    s->gone = calloc(t->tree.count + 1, 1);
+    ready = ready && s->gone && read_skips(s, skip, &t->held);
     for (int k = 0; k < 2; k++) {
-        w[k].path = malloc(PATH_LIMIT + NAME_LIMIT + 2);
-        w[k].buf = malloc(BUF_SIZE);
-        if (!w[k].path || !w[k].buf)
+        t->w[k].path = malloc(PATH_LIMIT + NAME_LIMIT + 2);
+        t->w[k].buf = malloc(BUF_SIZE);
+        if (!t->w[k].path || !t->w[k].buf)
             ready = false;
     }
     if (!ready) {
         if (!PyErr_Occurred())
             PyErr_NoMemory();
-        goto done;
+        free_task(t);
+        return NULL;
     }
-    if (tree.count == 0)
-        add_job(&s, (const uint8_t *)"", 0, -1);
-    s.ts = PyEval_SaveThread();
-    run_threads(scan_worker, &w[0], s.parallel ? &w[1] : NULL);
-    PyEval_RestoreThread(s.ts);
-    if (s.no_memory && !PyErr_Occurred())
+    if (t->tree.count == 0)
+        add_job(s, (const uint8_t *)"", 0, -1);
+    return t;
+}
+
+static PyObject *answer_of(task_t *t)
+{
+    if (t->s.no_memory && !PyErr_Occurred())
         PyErr_NoMemory();
-    else if (s.torn && !PyErr_Occurred())
+    else if (t->s.torn && !PyErr_Occurred())
         PyErr_SetString(PyExc_LookupError, "a directory that was not to be looked at is not there");
-    if (!PyErr_Occurred())
-        answer = scan_answer(&s, w);
-done:
-    for (int k = 0; k < 2; k++) {
-        free(w[k].found);
-        free(w[k].problems);
-        free(w[k].text);
-        free(w[k].levels);
-        free(w[k].path);
-        free(w[k].buf);
-    }
-    while (s.job_count)
-        free(s.jobs[--s.job_count].path);
-    free(s.jobs);
-    free(s.gone);
-    free(s.skip);
-    free(s.skip_len);
-    Py_XDECREF(held);
-    PyBuffer_Release(&rows);
-    PyBuffer_Release(&view);
+    return PyErr_Occurred() ? NULL : scan_answer(&t->s, t->w);
+}
+
+PyObject *py_scan(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    (void)module;
+    task_t *t = new_task(args, kwargs);
+    if (!t)
+        return NULL;
+    t->s.ts = PyEval_SaveThread();
+    run_threads(scan_worker, &t->w[0], t->s.parallel ? &t->w[1] : NULL);
+    PyEval_RestoreThread(t->s.ts);
+    PyObject *answer = answer_of(t);
+    free_task(t);
     return answer;
+}
+
+/* ---- a scan beside other work ------------------------------------------------------------------------------------ */
+
+static const char TASK[] = "reprieve.scan";
+
+/* Nobody wants the answer any more. */
+static void drop_task(PyObject *capsule)
+{
+    task_t *t = PyCapsule_GetPointer(capsule, TASK);
+    if (!t)
+        return;
+    if (t->owner != getpid())
+        return; /* the thread stayed behind in the process that was forked, and may have had the lock */
+    t->s.stop = true;
+    if (t->begun)
+        pthread_join(t->thread, NULL);
+    free_task(t);
+}
+
+PyObject *py_scan_begin(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    (void)module;
+    task_t *t = new_task(args, kwargs);
+    if (!t)
+        return NULL;
+    t->owner = getpid();
+    t->begun = t->s.parallel && has_other_processor() && start_thread(&t->thread, scan_worker, &t->w[1]);
+    if (!t->begun) {
+        free_task(t);
+        Py_RETURN_NONE;
+    }
+    PyObject *capsule = PyCapsule_New(t, TASK, drop_task);
+    if (!capsule) {
+        t->s.stop = true;
+        pthread_join(t->thread, NULL);
+        free_task(t);
+    }
+    return capsule;
+}
+
+PyObject *py_scan_end(PyObject *module, PyObject *capsule)
+{
+    (void)module;
+    task_t *t = PyCapsule_GetPointer(capsule, TASK);
+    if (!t)
+        return NULL;
+    if (t->owner != getpid() || !t->begun) {
+        PyErr_SetString(PyExc_ValueError, "this scan is over, or another process's");
+        return NULL;
+    }
+    t->begun = false;
+    t->s.ts = PyEval_SaveThread();
+    scan_worker(&t->w[0]); /* what is left is done by two */
+    pthread_join(t->thread, NULL);
+    PyEval_RestoreThread(t->s.ts);
+    return answer_of(t);
 }

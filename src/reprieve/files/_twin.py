@@ -16,7 +16,7 @@ from reprieve.files._twin_dirs import finish_dirs, make_dirs, unlink_many
 from reprieve.files._twin_entries import entries, fill_stats, pack
 from reprieve.files._twin_moves import look_at, move_many, with_xattrs
 from reprieve.files._twin_open import Parents, birth, open_beneath, rename2, stat_many, syncfs, writer_of, writers
-from reprieve.files._twin_scan import scan, set_stat
+from reprieve.files._twin_scan import scan, scan_begin, scan_end, set_stat
 from reprieve.files._twin_tree import (
     CHUNKED,
     HEADER,
@@ -66,6 +66,8 @@ __all__ = [
     "rename2",
     "rows_with",
     "scan",
+    "scan_begin",
+    "scan_end",
     "sha256",
     "stat_many",
     "syncfs",

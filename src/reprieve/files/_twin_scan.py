@@ -416,3 +416,19 @@ def scan(
     gone = [row.path for row in s.index if row.path in s.gone]
     problems = sorted(s.problems, key=lambda p: (sort_key(p[0]), p[1]))
     return pack(rows, bytes(16)), gone, problems
+
+
+def scan_begin(
+    root_fd: int,
+    index: Buffer | None,
+    floor_s: int,
+    floor_ns: int,
+    cross_mounts: bool = False,
+    accept: None = None,
+    skip: Iterable[bytes] = frozenset(),
+) -> object | None:
+    return None  # two threads of Python run in turns
+
+
+def scan_end(scan: object, /) -> tuple[bytearray, list[bytes], list[tuple[bytes, int, bool]]]:
+    raise ValueError("this scan is over, or another process's")

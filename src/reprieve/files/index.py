@@ -6,11 +6,11 @@ the timeline: slower, never wrong.
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 
 from reprieve.files import native, tree
+from reprieve.files.mapped import BOOT, mapped, this_boot
 from reprieve.files.told import Mark
 from reprieve.model.value import Value
 
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
     from reprieve.store.protocols import Buffer
 
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # After the tree: since when the helper knows what changed (zeros: never), whether nothing was ever forgotten, the boot.
 _MARK = struct.Struct("<16sQQ")
-_BOOT = 16
 
 
 class Loaded(Value):
@@ -43,32 +41,24 @@ def index_tag(entry_hash: bytes, limits_digest: bytes) -> bytes:
 def load_index(path: str, wanted: bytes | None) -> Loaded | None:
     """The mapped index with its mark if it is whole and carries the wanted tag (None: any), else None."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        view = mapped(path)
     except FileNotFoundError:
         return None
-    try:
-        size = os.fstat(fd).st_size
-        if size < tree.HEADER.size + _BOOT:
-            return None
-        mapped = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
-        if hasattr(mapped, "madvise"):
-            mapped.madvise(mmap.MADV_WILLNEED)  # all of it is read, from the beginning to the end
-    finally:
-        os.close(fd)
-    view = memoryview(mapped)
+    if len(view) < tree.HEADER.size + BOOT:
+        return None
     if wanted is not None and tree.tag(view) != wanted:
         return None
-    end, boot = tree.length(view), bytes(view[-_BOOT:])
+    end, boot = tree.length(view), bytes(view[-BOOT:])
     mark, is_complete = None, 0
-    if len(view) == end + _MARK.size + _BOOT:
+    if len(view) == end + _MARK.size + BOOT:
         id, seq, is_complete = _MARK.unpack_from(view, end)
         mark = Mark(id, seq) if id != bytes(16) else None
-    elif len(view) != end + _BOOT:
+    elif len(view) != end + BOOT:
         return None
     packed = view[:end]
     # It is written without fsync: whole as long as this boot lasts (rename), to be checked after another.
     # The header's lengths are checked by every native call.
-    if boot != _boot() or boot == bytes(16):
+    if boot != this_boot() or boot == bytes(16):
         try:
             native.check(packed)
         except ValueError:
@@ -83,7 +73,7 @@ def save_index(path: str, index: Buffer, mark: Mark | None = None, *, is_complet
     try:
         try:
             known = mark if mark is not None else Mark(bytes(16), 0)
-            end = _MARK.pack(known.id, known.seq, is_complete) + _boot()
+            end = _MARK.pack(known.id, known.seq, is_complete) + this_boot()
             for piece in (memoryview(index), memoryview(end)):
                 while piece:
                     piece = piece[os.write(fd, piece) :]
@@ -106,7 +96,7 @@ def retag(path: str, index: Buffer, tag: bytes, mark: Mark | None = None, *, is_
     try:
         if mark is not None:
             end = tree.length(index)
-            if os.fstat(fd).st_size != end + _MARK.size + _BOOT:
+            if os.fstat(fd).st_size != end + _MARK.size + BOOT:
                 return False
             os.pwrite(fd, _MARK.pack(mark.id, mark.seq, is_complete), end)
         os.pwrite(fd, tag, 40)
@@ -123,14 +113,3 @@ def rebuild(truth: Buffer, accepts: Callable[[bytes, bool], bool] | None) -> Loa
             gone.append(path)
     base = native.merge(truth, tree.pack([]), gone, {}, bytes(16)) if gone else truth
     return Loaded(base, truth)
-
-
-def _boot() -> bytes:
-    try:
-        fd = os.open(_BOOT_ID, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return bytes(16)  # not Linux: checked every time
-    try:
-        return bytes.fromhex(os.read(fd, 64).strip().replace(b"-", b"").decode())
-    finally:
-        os.close(fd)

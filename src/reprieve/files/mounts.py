@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import os
 
-from reprieve.files.beneath import Beneath
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from reprieve.files.beneath import Beneath
 
 _TABLE = "/proc/self/mountinfo"
 _ESCAPES = ((b"\\134", b"\\"), (b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"))
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+def may_have_mounts(root_fd: int) -> bool:
+    """Whether the table names one below the root."""
+    return bool(_table(root_fd)[0])
+
+
 def mounts_inside(beneath: Beneath) -> frozenset[bytes]:
     """Paths below the root at which something is mounted; none where the system has no such table."""
-    try:
-        table = read_proc(_TABLE)
-        root = os.readlink(b"/proc/self/fd/%d" % beneath.root_fd).rstrip(b"/") + b"/"
-    except OSError:
-        return frozenset()
-    if b" " + _escaped(root) not in table:
-        return frozenset()
+    table, root = _table(beneath.root_fd)
     numbers: dict[bytes, set[bytes]] = {}  # several may lie on top of each other
     for line in table.splitlines():
         number, _, _, _, point = line.split(b" ", 5)[:5]
@@ -32,6 +33,16 @@ def mounts_inside(beneath: Beneath) -> frozenset[bytes]:
         if at.startswith(root) and at != root:
             numbers.setdefault(at[len(root) :], set()).add(number)
     return frozenset(path for path, some in numbers.items() if _number_at(beneath, path) in some)
+
+
+def _table(root_fd: int) -> tuple[bytes, bytes]:
+    """The table, or nothing if it names none below the root, and how those begin."""
+    try:
+        table = read_proc(_TABLE)
+        root = os.readlink(b"/proc/self/fd/%d" % root_fd).rstrip(b"/") + b"/"
+    except OSError:
+        return b"", b""
+    return (table if b" " + _escaped(root) in table else b""), root
 
 
 def plain(field: bytes) -> bytes:

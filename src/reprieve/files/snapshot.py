@@ -14,7 +14,7 @@ import stat
 import struct
 import time
 
-from reprieve.files import live_sqlite, native, told, tree
+from reprieve.files import ahead, live_sqlite, native, told, tree
 from reprieve.files.beneath import Beneath
 from reprieve.files.content import WHOLE, Captured, Unstable, capture, is_sparse
 from reprieve.files.databases import has_names
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     Put = Callable[[Iterable[tuple[bytes, Buffer]]], object]
 
 _BATCH = 4 << 20
-# Timestamps younger than this when the scan begins may not show a later write: the kernel's tick is up to 10 ms.
-_RACY_NS = 20_000_000
 _KINDS = {
     stat.S_IFREG: FILE,
     stat.S_IFDIR: DIR,
@@ -136,7 +134,7 @@ class _Work:
     # -- finding what changed
 
     def scan(self) -> None:
-        floor = time.time_ns() - _RACY_NS
+        floor = time.time_ns() - ahead.RACY_NS
         excludes = self.limits.excludes
         accept = None
         if excludes is not None and not excludes.is_empty:
@@ -156,14 +154,18 @@ class _Work:
         seconds, ns = divmod(floor, 1_000_000_000)
         cross, skip = self.limits.cross_mounts, self.limits.skip
         mounts: frozenset[bytes] = frozenset()
+        begun = None
         how = (self.root_fd, self.last, seconds, ns, cross, accept)
         try:
             look = self._rows_to_look_at()
-            # nothing to look at: not even at the index
-            nothing: tuple[bytearray, list[bytes], list[tuple[bytes, int, bool]]] = (tree.pack([]), [], [])
+            nothing: ahead.Found = (tree.pack([]), [], [])  # to look at: not even at the index
             if look is None and not cross:  # a tree with a mount inside is not followed
                 mounts = mounts_inside(self.beneath)
-            found = nothing if look == b"" else native.scan(*how, skip | mounts, look)
+                begun = ahead.take(self.root_fd, self.last, mounts, self.limits)
+            if begun is None:
+                found = nothing if look == b"" else native.scan(*how, skip | mounts, look)
+            else:
+                floor, found = begun
         except LookupError:  # the tree is not as it was told
             mounts = frozenset() if cross else mounts_inside(self.beneath)
             found = native.scan(*how, skip | mounts)

@@ -10,7 +10,7 @@ impossible, takes them back.
 from __future__ import annotations
 
 from reprieve.errors import Conflict, Partial, Refused, ReprieveError, StoreCorrupted, StoreFailed
-from reprieve.files import tree
+from reprieve.files import ahead, tree
 from reprieve.files.capture import Capture
 from reprieve.files.restore import Restore
 from reprieve.files.snapshot import Snapshot
@@ -212,6 +212,7 @@ def conflict(plan: Plan) -> Conflict:
 
 
 def _restore(capture: Capture, moves: tree.Delta, index: Buffer, stage: bytes, *, recover: bool = False) -> Restore:
+    ahead.forget()  # what was seen of the tree is about to be wrong
     return Restore(
         capture.root_fd,
         moves,

@@ -12,6 +12,7 @@
     stand-ins/  for each workspace the programs that hold a run's mail in the place of `sendmail` (app/holding.py)
     mcp.token   what a client of `reprieve mcp --http` has to show (mcp/http.py)
     promises/   entries that are durable and not on their timeline yet, a file for each workspace (promises.py)
+    tickets/    caches by which the next one is made
     helper      the socket of the resident helper, while there is one; `hooks`: for agents' hooks alone (cli/helper)
     tmp/        scratch; a file is complete before it gets its real name
 
@@ -32,7 +33,7 @@ _FORMAT_WORDS = "reprieve store "
 _DIRECTORIES = ("packs", "index", "locks", "witness", "tmp")
 _DATABASES = ("store.db", "store.db-journal", "effects.db", "effects.db-journal", "effects.key")
 _SOCKETS = ("helper", "hooks")
-_MADE_LATER = ("agents", "ballast", "format", "mail", "mcp.token", "promises", "stand-ins", "threads")
+_MADE_LATER = ("agents", "ballast", "format", "mail", "mcp.token", "promises", "stand-ins", "threads", "tickets")
 _OURS = frozenset((*_DIRECTORIES, *_DATABASES, *_SOCKETS, *_MADE_LATER))
 
 

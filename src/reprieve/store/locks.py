@@ -2,7 +2,7 @@
 
 `locks/<workspace>` is held by whoever works on a workspace; `locks/gc` is shared by all of them and exclusive for the
 collection of garbage. Each thread opens the file for itself, so the kernel keeps threads apart like processes. The
-number in a lock file is for people; the kernel's lock decides.
+number in a lock file is for people; the kernel's lock decides. A workspace's also counts who had it (`turns`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from reprieve.model.reporter import Reporter
 from reprieve.store.faults import failed
 from reprieve.store.forks import tell_on_fork
 from reprieve.store.home import undo_umask
+from reprieve.store.turns import LENGTH, next_turn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -151,7 +152,8 @@ class Locks:
         try:
             wait_for_flock(fd, how, what=self._what(name), wait_s=wait_s, reporter=self._reporter)
             if exclusive:
-                os.pwrite(fd, b"%-10d\n" % self._pid, 0)
+                text = b"%-10d\n" % self._pid
+                os.pwrite(fd, text if name == GC else text + next_turn(os.pread(fd, LENGTH, 0), self._pid), 0)
         except OSError as exc:
             path = self._home.file("locks", name)
             raise failed(exc, path, f"lock {path!r}") from exc

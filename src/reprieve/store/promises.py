@@ -84,6 +84,40 @@ def read(home: str, workspace: str) -> str:
     return data.decode() if magic == _MAGIC and len(data) == length and sha256(data) == digest else ""
 
 
+def save_ticket(home: str, root: bytes, data: bytes) -> None:
+    """Leave what is needed for the next promise in that folder. A cache: not synced. Raises OSError."""
+    path = _ticket(home, root)
+    make_directory(os.path.dirname(path))
+    temporary = f"{home}/tmp/ticket.{os.getpid()}.{os.urandom(4).hex()}"
+    fd = create_file(temporary)
+    try:
+        try:
+            write_all(fd, sha256(data) + data, 0)
+        finally:
+            os.close(fd)
+        os.rename(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+
+
+def read_ticket(home: str, root: bytes) -> bytes:
+    """What was left for that folder, b"" if nothing. Raises OSError."""
+    try:
+        fd = os.open(_ticket(home, root), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
+    try:
+        data = os.read(fd, 1 << 20)
+    finally:
+        os.close(fd)
+    return data[32:] if sha256(data[32:]) == data[:32] else b""
+
+
+def _ticket(home: str, root: bytes) -> str:
+    return f"{home}/tickets/{sha256(root)[:16].hex()}"
+
+
 def clear(home: str, workspace: str) -> None:
     """It is kept. Not synced: a promise that comes back is found on the timeline. Raises OSError."""
     fd = os.open(path_of(home, workspace), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

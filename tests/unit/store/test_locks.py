@@ -10,6 +10,7 @@ import pytest
 
 from reprieve.errors import StoreFailed, StoreLocked
 from reprieve.store.local import LocalStore
+from reprieve.store.turns import Turn
 
 
 def hold_in_child(path: str, *, gc: bool = False) -> int:
@@ -120,3 +121,33 @@ def test_an_upgrade_to_gc_gives_the_shared_lock_back(store: LocalStore, path: st
     with other.gc_lock(wait_s=0):
         pass
     other.close()
+
+
+def test_a_lock_tells_whether_anybody_had_it_in_between(store: LocalStore, path: str) -> None:
+    with store.lock("w"):
+        pass
+    turn = Turn(path, "w")
+    assert not turn.is_next()
+    with store.lock("w"):
+        assert turn.is_next()
+        with store.lock("w"):
+            assert turn.is_next()
+    with store.lock("w"):
+        assert not turn.is_next()
+    turn.close()
+    with store.lock("w"), pytest.raises(BlockingIOError):
+        Turn(path, "w")
+    with pytest.raises(FileNotFoundError):
+        Turn(path, "nobody")
+
+
+@pytest.mark.parametrize(
+    "words", [b"", b"77        \n", b"x y z\n", b"77        \n12 78 5\n", b"7 " * 60, b"77        \n-1 77 5\n"]
+)
+def test_what_a_lock_file_said_before_may_be_anything(store: LocalStore, path: str, words: bytes) -> None:
+    Path(path, "locks").mkdir(exist_ok=True)
+    Path(path, "locks", "w").write_bytes(words)
+    turn = Turn(path, "w")
+    with store.lock("w", wait_s=0):
+        assert not turn.is_next()
+    turn.close()

@@ -8,7 +8,6 @@ Nothing here works with rights that the caller has not: it is compared with the 
 
 from __future__ import annotations
 
-import fcntl
 import marshal
 import os
 import socket
@@ -152,26 +151,19 @@ class Quick:
             return False  # it has gone
 
     def _promise(self, held: Held, event: HookEvent, caller: int, *, can_note: bool) -> bool:
-        """Make the checkpoint before a call durable as a promise, if nothing has changed since the ticket was made."""
-        ticket = held.ticket
-        lock = os.open(os.path.join(ticket.home, "locks", ticket.workspace), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            slot = promises.path_of(ticket.home, ticket.workspace)
-            if not promising.is_untouched(ticket, held.database) or not os.path.samestat(
-                os.fstat(held.slot), os.lstat(slot)
-            ):
-                self._drop(ticket.workspace)
-                return False
-            if not promises.is_empty(held.slot) or not self._is_unchanged(held):
-                return False
-            processes.stand_for(caller)
-            text = promising.promise(ticket, event, can_note=can_note, pid=processes.patron(), now_ns=time.time_ns())
-            return promises.write(held.slot, text)
-        except OSError:
-            return False  # somebody else is at work there, or the disk fails: a command waits, and says it
-        finally:
-            os.close(lock)
+        """Whether the checkpoint before a call is promised."""
+        processes.stand_for(caller)
+        is_done = promising.promise(
+            held.ticket,
+            event,
+            can_note=can_note,
+            database=held.database,
+            slot=held.slot,
+            is_unchanged=lambda: self._is_unchanged(held),
+        )
+        if not is_done and not promising.is_untouched(held.ticket, held.database):
+            self._drop(held.ticket.workspace)
+        return is_done
 
     def _is_unchanged(self, held: Held) -> bool:
         ticket = held.ticket
