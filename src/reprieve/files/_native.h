@@ -218,6 +218,7 @@ int create_at(guest_t *g, int dir, const char *name, bool is_dir);
 /* ---- packed trees (_native_tree.c) ------------------------------------------------------------------------------ */
 
 const char *tree_open(tree_t *t, const void *buf, size_t len);
+const char *tree_fault(const tree_t *t, bool whole);
 const char *row_fault(const tree_t *t, uint64_t i);
 PyObject *raise_fault(const char *fault);
 bool load(PyObject *obj, Py_buffer *view, tree_t *t, bool deep, bool whole);

@@ -54,7 +54,7 @@ def scan_begin(
     """
 
 def scan_end(scan: object, /) -> tuple[bytearray, list[bytes], list[tuple[bytes, int, bool]]]:
-    """Help a scan to its end; what `scan` gives. Once only."""
+    """Help a scan to its end; what `scan` gives, or ValueError if its index is damaged. Once only."""
 
 def read_rows(
     root_fd: int, rows: bytearray, start: int, max_bytes: int, max_file: int

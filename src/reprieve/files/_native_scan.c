@@ -208,6 +208,8 @@ typedef struct {
     pthread_t thread; /* of w[1], if `begun` */
     pid_t owner;
     bool begun;
+    bool is_checked;   /* under the scan's lock: */
+    const char *fault; /* what is wrong with the index, if that is left to the thread */
 } task_t;
 
 static void free_task(task_t *t)
@@ -233,7 +235,7 @@ static void free_task(task_t *t)
 }
 
 /* Everything that needs the interpreter; NULL with an exception. The task must not move: its parts point at each other. */
-static task_t *new_task(PyObject *args, PyObject *kwargs)
+static task_t *new_task(PyObject *args, PyObject *kwargs, bool check)
 {
     static char *names[] = {"root_fd", "index", "floor_s", "floor_ns", "cross_mounts", "accept", "skip", "look", NULL};
     PyObject *index, *accept = Py_None, *skip = NULL, *look = NULL;
@@ -252,7 +254,7 @@ static task_t *new_task(PyObject *args, PyObject *kwargs)
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);
     t->w[0].s = t->w[1].s = s;
-    if (!load(index, &t->index, &t->tree, true, true)) {
+    if (!load(index, &t->index, &t->tree, check, true)) {
         free(t);
         return NULL;
     }
@@ -289,6 +291,8 @@ static task_t *new_task(PyObject *args, PyObject *kwargs)
 
 static PyObject *answer_of(task_t *t)
 {
+    if (t->fault)
+        return raise_fault(t->fault);
     if (t->s.no_memory && !PyErr_Occurred())
         PyErr_NoMemory();
     else if (t->s.torn && !PyErr_Occurred())
@@ -299,7 +303,7 @@ static PyObject *answer_of(task_t *t)
 PyObject *py_scan(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     (void)module;
-    task_t *t = new_task(args, kwargs);
+    task_t *t = new_task(args, kwargs, true);
     if (!t)
         return NULL;
     t->s.ts = PyEval_SaveThread();
@@ -328,14 +332,29 @@ static void drop_task(PyObject *capsule)
     free_task(t);
 }
 
+/* The index is looked at here: it is the first to be read, and that takes as long as loading some modules. */
+static void work_beside(void *arg)
+{
+    task_t *t = arg;
+    const char *fault = tree_fault(&t->tree, true);
+    pthread_mutex_lock(&t->s.lock);
+    t->fault = fault;
+    t->is_checked = true;
+    if (fault)
+        t->s.stop = true;
+    pthread_cond_broadcast(&t->s.wake);
+    pthread_mutex_unlock(&t->s.lock);
+    scan_worker(&t->w[1]);
+}
+
 PyObject *py_scan_begin(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     (void)module;
-    task_t *t = new_task(args, kwargs);
+    task_t *t = new_task(args, kwargs, false);
     if (!t)
         return NULL;
     t->owner = getpid();
-    t->begun = t->s.parallel && has_other_processor() && start_thread(&t->thread, scan_worker, &t->w[1]);
+    t->begun = t->s.parallel && has_other_processor() && start_thread(&t->thread, work_beside, t);
     if (!t->begun) {
         free_task(t);
         Py_RETURN_NONE;
@@ -361,6 +380,10 @@ PyObject *py_scan_end(PyObject *module, PyObject *capsule)
     }
     t->begun = false;
     t->s.ts = PyEval_SaveThread();
+    pthread_mutex_lock(&t->s.lock);
+    while (!t->is_checked)
+        pthread_cond_wait(&t->s.wake, &t->s.lock);
+    pthread_mutex_unlock(&t->s.lock);
     scan_worker(&t->w[0]); /* what is left is done by two */
     pthread_join(t->thread, NULL);
     PyEval_RestoreThread(t->s.ts);

@@ -68,7 +68,7 @@ const char *row_fault(const tree_t *t, uint64_t i)
 }
 
 /* Every row, and their order. `whole`: each row's directory must be there too, as in an index. */
-static const char *tree_fault(const tree_t *t, bool whole)
+const char *tree_fault(const tree_t *t, bool whole)
 {
     const char *fault = NULL;
     uint16_t *dirs = whole ? malloc(sizeof *dirs * (PATH_LIMIT / 2 + 2)) : NULL; /* lengths of the open directories */

@@ -18,7 +18,7 @@ from reprieve.files.ignore import Excludes
 from reprieve.files.snapshot import Limits
 from reprieve.rollback import execute
 from support import age
-from support.natives import FUTURE, grow_nasty_tree
+from support.natives import FUTURE, HEADER, ROW, grow_nasty_tree
 
 pytestmark = pytest.mark.skipif(
     native.IMPLEMENTATION == "python" or len(os.sched_getaffinity(0)) < 2, reason="needs C and two processors"
@@ -274,3 +274,14 @@ def test_small_trees_and_other_rules_are_not_worth_it(root: Any) -> None:
         _native.scan_begin(root.fd, b"damaged", *FUTURE)
     with pytest.raises(ValueError):
         _native.scan_end(object())
+
+
+def test_a_damaged_index_is_no_answer(root: Any) -> None:
+    for number in range(600):
+        root.write(b"many/%d" % number)
+    index, _, _ = _native.scan(root.fd, None, *FUTURE)
+    index[HEADER.size + 300 * ROW.size + 6] = ord("?")  # the kind of one row
+    begun = _native.scan_begin(root.fd, index, *FUTURE)
+    assert begun is not None
+    with pytest.raises(ValueError, match="packed tree"):
+        _native.scan_end(begun)
