@@ -115,7 +115,7 @@ def test_the_hook_loads_nothing_heavy_and_nothing_of_the_command_line(cli: objec
     found = loaded_by_hook(project, "Write")
     assert not found & HEAVY
     assert {name for name in found if name.startswith("reprieve.cli")} == {
-        "reprieve.cli", "reprieve.cli.entry", "reprieve.cli.hooking",
+        "reprieve.cli", "reprieve.cli.entry", "reprieve.cli.hooking", "reprieve.cli.hot",
     }  # fmt: skip
     assert {name for name in found if name.startswith("reprieve.agents")} == {
         "reprieve.agents", "reprieve.agents.claude_code", "reprieve.agents.reading", "reprieve.agents.registry",

@@ -43,7 +43,7 @@ def promise_alone(event: HookEvent, variables: Mapping[str, str], *, can_note: b
                 return found is not None and not (tree.count(found[0]) or found[1] or found[2])
 
             return promise(ticket, event, can_note=can_note, database=database, slot=slot, is_unchanged=is_unchanged)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a damaged index
         return False
 
 

@@ -20,10 +20,17 @@ def run() -> None:
     # What the command starts must not see it.
     launched = os.environ.pop("REPRIEVE_LAUNCHED", "")
     folder, own_name = os.path.split(sys.argv[0])
+    hot = None
+    if sys.argv[1:2] == ["hook"]:
+        from reprieve.cli.hot import install
+
+        hot = install()
     is_launched = own_name == "reprieve-python" and launched[:1] in ("0", "1")
     if is_launched:
         sys.argv[0] = launched[1:]
     code = main()
+    if hot is not None:
+        hot.keep()
     if is_launched and code == 0 and launched[0] == "1":
         from reprieve.cli.helper.start import start
 
