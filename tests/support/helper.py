@@ -95,10 +95,8 @@ class Installed:
         (packages / "reprieve.pth").write_text(f"{source}\n{ours}\n")
         shutil.copy(launched(), self.bin / "reprieve")
         script = self.bin / "reprieve-python"
-        script.write_text(
-            f"#!{self.bin}/python\nopen({str(self.count)!r}, 'a').write('.')\n"
-            "from reprieve.cli.entry import run\nrun()\n"
-        )
+        real = (SRC.parent / "bin" / "reprieve").read_text().partition("\n")[2]
+        script.write_text(f"#!{self.bin}/python\nopen({str(self.count)!r}, 'a').write('.')\n{real}")
         script.chmod(0o755)
         self.env = {
             "HOME": str(folder),

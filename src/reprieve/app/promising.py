@@ -25,7 +25,6 @@ from reprieve.app.recent import Recent, look_back
 from reprieve.files import native, promised, told, tree
 from reprieve.files.index import index_tag, load_index
 from reprieve.files.processes import RUN, born, patron
-from reprieve.files.worktree import linked_outside
 from reprieve.model.actor import of_session
 from reprieve.model.change import EXCLUDED
 from reprieve.model.hookevent import BEFORE
@@ -115,6 +114,8 @@ def _ticket(ws: Workspace, at: Session) -> Ticket | None:
     file = os.open(os.path.join(ws.home, "store.db"), os.O_RDONLY | os.O_CLOEXEC)
     st = os.fstat(file)
     counter = os.pread(file, _COUNTER[1], _COUNTER[0])
+    from reprieve.files.worktree import linked_outside
+
     limits, capture = ws.capture.limits, ws.capture
     if not at.folders or ws.annexes or ws.lost or limits.skip or limits.only or linked_outside(ws.root):
         return None

@@ -7,6 +7,7 @@ agents an exit of 2 blocks the call, in Copilot any but 0 does. So this answers 
 from __future__ import annotations
 
 import os
+import sys
 
 from reprieve.agents import registry
 from reprieve.errors import ReprieveError
@@ -148,6 +149,7 @@ def _decide(
 
                 if promise_alone(event, variables, can_note=agent.carries_note(event)):
                     return Answer()
+        _have_site()
         from reprieve.app import hooks
 
         with _Budget(event.kind):
@@ -171,6 +173,14 @@ def _decide(
         why = f"this is a bug in Reprieve: {type(error).__name__}: {error}"
         hints = ["please report it with the output of: reprieve doctor"]
     return _failed(agent, event, why, hints, said)
+
+
+def _have_site() -> None:
+    """Make up for what the launcher leaves out (`run_lean`): packages of others may be needed from here on."""
+    if sys.flags.no_site and "site" not in sys.modules:
+        import site
+
+        site.main()
 
 
 def _failed(agent: Agent, event: HookEvent, why: str, hints: Sequence[str], said: list[str]) -> Answer:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import os
 
-from reprieve.errors import StoreCorrupted
 from reprieve.model.quickjson import dumps, loads
 from reprieve.model.timeline import CHECKPOINT, Draft
 from reprieve.model.window import Window
 from reprieve.store import promises
-from reprieve.store.faults import failed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +38,8 @@ def keep(capture: Capture) -> None:
             capture.record_unchanged(draft, opens=window)
         promises.clear(home, workspace)
     except OSError as error:
+        from reprieve.store.faults import failed
+
         raise failed(error, path, f"keep the promise in {path!r}") from error
 
 
@@ -59,6 +59,8 @@ def _read(text: str, path: str) -> tuple[Draft, Window]:
         id, label, note, data = (str(fields[name]) for name in _TEXTS)
         draft = Draft(CHECKPOINT, int(fields["created_at"]), "", label, note, data=data, id=id)
     except (ValueError, TypeError, KeyError, AssertionError, RecursionError) as error:
+        from reprieve.errors import StoreCorrupted
+
         raise StoreCorrupted(
             f"the promise in {path!r} is not what was written: {error}",
             hints=[f"move it away and run the command again: mv {path} {os.path.dirname(path)}.damaged"],

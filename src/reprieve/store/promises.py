@@ -11,7 +11,6 @@ import os
 import struct
 
 from reprieve.store.hashing import sha256
-from reprieve.store.home import create_file, make_directory, sync_directory, write_all
 
 FOLDER = "promises"
 SIZE = 16 << 10
@@ -30,6 +29,13 @@ def prepare(home: str, workspace: str) -> None:
     path = path_of(home, workspace)
     if os.path.lexists(path):
         return
+    from reprieve.store.home import (
+        create_file,
+        make_directory,
+        sync_directory,
+        write_all,
+    )  # not for who only writes one
+
     make_directory(os.path.dirname(path))
     temporary = f"{home}/tmp/promise.{workspace}.{os.getpid()}.{os.urandom(4).hex()}"
     fd = create_file(temporary)
@@ -54,7 +60,9 @@ def write(fd: int, text: str) -> bool:
     data = text.encode()
     if _HEAD.size + len(data) > SIZE:
         return False
-    write_all(fd, _HEAD.pack(_MAGIC, len(data), 0, sha256(data)) + data, 0)
+    record = _HEAD.pack(_MAGIC, len(data), 0, sha256(data)) + data
+    if os.pwrite(fd, record, 0) != len(record):
+        raise OSError(5, "a part could not be written")
     os.fdatasync(fd)
     return True
 
@@ -86,6 +94,8 @@ def read(home: str, workspace: str) -> str:
 
 def save_ticket(home: str, root: bytes, data: bytes) -> None:
     """Leave what is needed for the next promise in that folder. A cache: not synced. Raises OSError."""
+    from reprieve.store.home import create_file, make_directory, write_all
+
     path = _ticket(home, root)
     make_directory(os.path.dirname(path))
     temporary = f"{home}/tmp/ticket.{os.getpid()}.{os.urandom(4).hex()}"

@@ -138,6 +138,33 @@ static void give_back(void)
     copy = -1;
 }
 
+/* Execute the script's interpreter as the kernel would, but without `site`, which bin/reprieve and cli/hooking.py make up
+ * for. Returns if that is not possible. */
+static void run_lean(const char *script)
+{
+    static char line[PATH_MAX + 8];
+    int fd = open(script, O_RDONLY | O_CLOEXEC), count = 0;
+    ssize_t got = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
+    close(fd);
+    char *end = got > 0 ? memchr(line, '\n', (size_t)got) : NULL;
+    if (!end || strncmp(line, "#!/", 3))
+        return;
+    *end = 0;
+    char *name = strrchr(line, '/');
+    if (!name || strncmp(name, "/python", 7) || strpbrk(line, " \t\r"))
+        return; /* a shell that finds it, or options */
+    while (words[count])
+        count++;
+    char **all = calloc((size_t)count + 3, sizeof *all);
+    if (!all)
+        return;
+    all[0] = line + 2;
+    all[1] = "-S";
+    all[2] = (char *)script;
+    memcpy(all + 3, words + 1, (size_t)count * sizeof *all);
+    execv(all[0], all);
+}
+
 /* Become Python. `wish` is '1' if a helper would have been of use, and '0' if not. */
 static _Noreturn void direct(char wish)
 {
@@ -149,6 +176,8 @@ static _Noreturn void direct(char wish)
         snprintf(value, size, "%c%s", wish, name);
         snprintf(program, sizeof folder + 32, "%s/reprieve-python", folder);
         setenv("REPRIEVE_LAUNCHED", value, 1);
+        if (words[1] && strcmp(words[1], "hook") == 0)
+            run_lean(program);
         execv(program, words);
     }
     fprintf(stderr, "Error: cannot start '%s/reprieve-python': %s\nHint: install reprieve again\n", folder,
