@@ -150,7 +150,7 @@ class Moves:
         must_be_kept(self.timeline, step)
         selects = self._tracked_at(self.timeline.at(step.since))
         found = authorship.story(self.capture, step.since, self.seen)
-        chains = found.chains()
+        chains = authorship.without_superseded(self.capture, found.chains(), step.since)
         target = step.before.id if step.before else ""
         strict = choices.replace(is_strict=True)
         taken = {step.key, *step.keys}
