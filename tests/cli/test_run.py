@@ -73,6 +73,16 @@ def test_what_we_say_goes_to_standard_error(cli: Cli) -> None:
     assert cli("run", "-q", "--", "true").err == ""
 
 
+def test_what_changed_before_a_checkpoint_inside_of_it_is_counted(cli: Cli, project: Path) -> None:
+    """As with an agent whose hooks seal each call: the last checkpoint alone says that nothing changed."""
+    script = f"echo x > new; echo y > README.md; {sys.executable} -m reprieve checkpoint inside -q"
+    said = cli("run", "--", "sh", "-c", script).err
+    assert "Reprieve: 2 paths changed" in said
+    assert "undo them: reprieve rollback" in said
+    again = script.replace("echo x", "echo z")
+    assert cli("run", "--json", "--", "sh", "-c", again).json["changed"] == 1
+
+
 def test_json_is_one_object_and_the_commands_output_goes_to_standard_error(cli: Cli) -> None:
     result = cli("run", "--json", "--", "sh", "-c", "echo out; exit 3", check=False)
     assert result.code == 3

@@ -33,6 +33,7 @@ class Ran(Value):
     before: TimelineEntry
     after: TimelineEntry
     gaps: tuple[Gap, ...]
+    changed: int  # paths that differ from before it to after it, whatever checkpoints were taken in between
     plan: Plan | None = None
     report: Report | None = None
     still_running: tuple[tuple[int, str], ...] = ()  # (pid, name) of what it left behind when it was taken back
@@ -82,7 +83,7 @@ def run(
     with later:
         left = left_by(os.getpid())
         sealed = ws.close_window(window, label=label, left=left)
-    ran = Ran(code, before.entry, sealed.entry, sealed.gaps)
+    ran = Ran(code, before.entry, sealed.entry, sealed.gaps, _changed(ws, before.entry, sealed.entry))
     ran = ran.replace(is_check_red=is_checked and code != 0)
     if code != 0 and on_failure == "rollback":
         try:
@@ -91,6 +92,13 @@ def run(
             return ran.replace(problem=e.message)  # said; the exit code stays the command's
         ran = ran.replace(plan=plan, report=report, still_running=tuple(_still_running(left)))
     return ran
+
+
+def _changed(ws: Workspace, before: TimelineEntry, after: TimelineEntry) -> int:
+    if after.seq == before.seq + 1:
+        return after.changed
+    # an agent's hooks, runs inside of this one: what they sealed is not in the last checkpoint's count
+    return len(ws.diff(before.id, after.id).changes)
 
 
 def _take_back(

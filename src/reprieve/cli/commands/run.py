@@ -90,6 +90,7 @@ def run(args: Parsed, out: Terminal) -> int:
     if out.json:
         out.answer(
             exit_code=done.exit_code,
+            changed=done.changed,
             before=checkpoint_json(done.before),
             after=checkpoint_json(done.after, done.gaps),
             check=_check_json(args.text("check"), done) if args.text("check") else None,
@@ -103,7 +104,7 @@ def run(args: Parsed, out: Terminal) -> int:
     elif not out.quiet:
         # On standard error: standard output belongs to the command
         say = out.error_line
-        changed = humane.count(done.after.changed, "path") + " changed" if done.after.changed else "nothing changed"
+        changed = humane.count(done.changed, "path") + " changed" if done.changed else "nothing changed"
         say(f"Reprieve: {changed}; before the run: {done.before.id}, after it: {done.after.id}")
         if done.gaps:
             some = ", ".join(humane.path(gap.path) for gap in done.gaps[:3]) + (", …" if len(done.gaps) > 3 else "")
@@ -112,7 +113,7 @@ def run(args: Parsed, out: Terminal) -> int:
             say(f"Reprieve: {text}")
         if held:
             say(f"Reprieve: {humane.count(held, 'message')} held, none sent; see: reprieve mail pending")
-        if done.report is None and not done.problem and done.after.changed:
+        if done.report is None and not done.problem and done.changed:
             say(f"Reprieve: see them: reprieve diff {done.before.id}; undo them: reprieve rollback {done.before.id}")
     return done.exit_code
 
