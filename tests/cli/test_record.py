@@ -56,6 +56,16 @@ def test_s20_an_undo_at_another_origin_is_refused(cli: Cli, api: Api) -> None:
     assert cli("effects").out == "No effects\n"
 
 
+@pytest.mark.parametrize("path", [":abc/x", ":99999/x", "/a b", "/a\nX-More: 1", "/a\\b", "[::1/x"])
+def test_an_undo_that_could_never_be_sent_is_no_undo(cli: Cli, path: str) -> None:
+    """It was recorded as one that can be undone, or was a bug of ours."""
+    url = f"http://127.0.0.1{path}".replace("127.0.0.1[", "[")
+    words = ("--url", url, "--undo-url", url, "--undo-method", "DELETE")
+    result = cli("record", "http", "--method", "POST", *words, check=False)
+    assert result.code == 2, result.err
+    assert cli("effects", "--json").json["effects"] == []
+
+
 def test_a_credential_in_the_open_is_refused(cli: Cli, api: Api) -> None:
     for header in ("Authorization: Bearer abc123secret", "X-Api-Key: abc123secret"):
         result = cli(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 
@@ -329,6 +330,48 @@ def test_what_a_program_writes_and_closes_while_it_is_looked_for_is_not_lost(
     assert late.closed, "nobody was looked for"
     assert "a line of the person's\n" in (project / "README.md").read_text()
     assert [conflict.path for conflict in report.conflicts] == [b"README.md"] and not report.held_open
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+@pytest.mark.parametrize("moment", ["until late writes are looked for", "until it is seen to be another file"])
+def test_a_program_that_opened_what_was_put_there_and_taken_away_again_is_named(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """One program writes late into the replaced file, which goes back; a second one had opened the new one."""
+    cli("run", "--", "sh", "-c", "echo theirs >> README.md")
+    late = (project / "README.md").open("a")
+    opened: list[TextIO] = []
+
+    def meanwhile() -> None:
+        late.write("a line of the first\n")
+        late.close()
+        opened.append((project / "README.md").open("a"))
+
+    if moment == "until late writes are looked for":
+        look = steps.Steps.return_late_writes
+
+        def return_late_writes(self: steps.Steps, wanted: Any) -> None:
+            meanwhile()
+            look(self, wanted)
+
+        monkeypatch.setattr(steps.Steps, "return_late_writes", return_late_writes)
+    else:
+        real = steps._came_out
+
+        def came_out(*args: Any, **options: Any) -> bool:
+            if not opened:
+                meanwhile()
+            return real(*args, **options)
+
+        monkeypatch.setattr(steps, "_came_out", came_out)
+        monkeypatch.setattr(steps.native, "move_many", lambda root, stage, calls: [-1] * len(calls))
+    with reprieve.open(project) as ws:
+        report = ws.undo()
+    with opened[0] as second:
+        second.write("a line of the second\n")
+    assert "a line of the first\n" in (project / "README.md").read_text()
+    assert [conflict.path for conflict in report.conflicts] == [b"README.md"]
+    assert [gap.path for gap in report.held_open] == [b"README.md"]
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")

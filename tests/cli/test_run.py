@@ -73,6 +73,16 @@ def test_what_we_say_goes_to_standard_error(cli: Cli) -> None:
     assert cli("run", "-q", "--", "true").err == ""
 
 
+def test_what_changed_before_a_checkpoint_inside_of_it_is_counted(cli: Cli, project: Path) -> None:
+    """As with an agent whose hooks seal each call: the last checkpoint alone says that nothing changed."""
+    script = f"echo x > new; echo y > README.md; {sys.executable} -m reprieve checkpoint inside -q"
+    said = cli("run", "--", "sh", "-c", script).err
+    assert "Reprieve: 2 paths changed" in said
+    assert "undo them: reprieve rollback" in said
+    again = script.replace("echo x", "echo z")
+    assert cli("run", "--json", "--", "sh", "-c", again).json["changed"] == 1
+
+
 def test_json_is_one_object_and_the_commands_output_goes_to_standard_error(cli: Cli) -> None:
     result = cli("run", "--json", "--", "sh", "-c", "echo out; exit 3", check=False)
     assert result.code == 3
@@ -252,6 +262,49 @@ def test_on_failure_rollback_names_what_goes_on_running(cli: Cli, project: Path)
         "run", "--json", "--on-failure", "rollback", "--", "sh", "-c", "echo x > README.md; exit 3", check=False
     )
     assert ended.json["still_running"] == []
+
+
+def test_on_failure_rollback_leaves_what_another_run_did_meanwhile(cli: Cli, project: Path) -> None:
+    """Nobody can tell whose it is, so nothing is taken back; said, and the exit code is the command's."""
+    script = "echo mine > README.md; touch ../ready; until [ -e ../go ]; do sleep 0.02; done; exit 3"
+    words = [sys.executable, "-m", "reprieve", "run", "--json", "--on-failure", "rollback", "--", "sh", "-c", script]
+    failing = subprocess.Popen(words, cwd=project, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    while not (project.parent / "ready").exists():
+        time.sleep(0.02)
+    cli("run", "--", "sh", "-c", "echo theirs > theirs")
+    (project.parent / "go").touch()
+    answer = json.loads(failing.communicate(timeout=60)[0])
+    assert failing.returncode == answer["exit_code"] == 3
+    assert (project / "theirs").read_text() == "theirs\n"
+    assert answer["report"] is None
+    assert "not the step's alone" in answer["not_taken_back"]
+    cli("undo", answer["after"]["id"], "--on-conflict", "keep")
+    assert (project / "theirs").read_text() == "theirs\n"
+
+
+def test_on_failure_rollback_waits_for_no_other_run(cli: Cli, project: Path) -> None:
+    """One that is under way keeps it from happening; that is said, and how to make up for it."""
+    script = "touch ../ready; until [ -e ../go ]; do sleep 0.02; done"
+    words = [sys.executable, "-m", "reprieve", "run", "--label", "long", "--", "sh", "-c", script]
+    long = subprocess.Popen(words, cwd=project, stdin=subprocess.DEVNULL)
+    while not (project.parent / "ready").exists():
+        time.sleep(0.02)
+    ran = cli("run", "--on-failure", "rollback", "--", "sh", "-c", "echo mine > mine; exit 3", check=False)
+    (project.parent / "go").touch()
+    assert long.wait(timeout=60) == 0
+    assert ran.code == 3
+    assert "its changes were not taken back: 'reprieve run' of 'long' is still active here" in ran.err
+
+
+@pytest.mark.parametrize("inner", ["exit 4", "reprieve run -- touch deep; exit 4"])
+def test_on_failure_rollback_takes_what_the_run_started_along(cli: Cli, project: Path, inner: str) -> None:
+    """Who runs it is not taken for somebody else, and neither is what it runs."""
+    before = fingerprint(project)
+    me = f"{sys.executable} -m reprieve"
+    inner = inner.replace("reprieve", me)
+    script = f"{me} run --on-failure rollback --label in -- sh -c 'echo x > new; {inner}'"
+    assert cli("run", "--", "sh", "-c", script, check=False).code == 4
+    assert fingerprint(project) == before
 
 
 def test_a_run_that_was_cut_off_is_a_step_that_can_be_undone(cli: Cli, project: Path) -> None:

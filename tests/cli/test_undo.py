@@ -61,6 +61,50 @@ def test_a_step_that_is_undone_already_is_passed_over(cli: Cli, project: Path) -
     assert cli("undo", check=False).code == 2
 
 
+@pytest.mark.parametrize("is_redone", [False, True])
+def test_steps_that_a_rollback_took_back_are_passed_over(cli: Cli, project: Path, is_redone: bool) -> None:
+    """All of them changed the same lines, so none could be taken out of what the rollback left."""
+    text = project / "text"
+    text.write_text(TEXT)
+    cli("checkpoint", "start")
+    for name in ("one", "two", "three"):
+        cli("run", "--label", name, "--", "sh", "-c", f"echo {name} >> text")
+    cli("rollback", "step:two")
+    if is_redone:
+        cli("redo")
+        cli("undo")
+        cli("undo")
+    assert text.read_text() == TEXT + "one\n"
+    cli("undo")
+    assert text.read_text() == TEXT
+    assert cli("undo", check=False).code == 2
+    for _ in range(4 if is_redone else 2):
+        cli("redo", check=False)
+    assert text.read_text() == TEXT + "one\ntwo\nthree\n"
+
+
+def test_steps_that_were_merged_out_of_a_persons_work_are_passed_over(cli: Cli, project: Path) -> None:
+    """They changed the same lines, and are not to be taken out of what the merges left."""
+    text = project / "text"
+    text.write_text(TEXT)
+    cli("checkpoint", "start")
+    cli("run", "--", "touch", "first")
+    for name in ("one", "two"):
+        cli("run", "--label", name, "--", "sh", "-c", f"echo {name} >> text")
+    edit(text, 2, "mine")
+    mine = text.read_text()
+    cli("undo")
+    cli("undo")
+    assert text.read_text() == mine.removesuffix("one\ntwo\n")
+    assert cli("undo", "--json").json["report"]["deleted"] == ["first"]
+    assert cli("undo", check=False).code == 2
+    for _ in range(3):
+        cli("redo")
+    assert text.read_text() == mine and (project / "first").exists()
+    cli("undo")
+    assert text.read_text() == mine.removesuffix("two\n")
+
+
 def test_a_step_that_is_undone_already_is_not_said_to_be_undone_again(cli: Cli, project: Path) -> None:
     for name in ("one", "two"):
         cli("run", "--label", name, "--", "touch", name)

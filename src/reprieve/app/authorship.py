@@ -10,7 +10,7 @@ from reprieve.model.change import BY_SETTINGS, UNREADABLE, WORKSPACE_FILE, Chang
 from reprieve.model.talk import has_talk
 from reprieve.model.timeline import CHECKPOINT, MOVES
 from reprieve.model.value import Value
-from reprieve.model.window import Standing, Window, closes, opens, standing
+from reprieve.model.window import Standing, Window, closes, field, opens, standing
 from reprieve.rollback.chains import Chain, Link, Span, chains, is_same, judged
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from reprieve.model.effect import Effect
     from reprieve.model.entry import Entry
     from reprieve.model.timeline import TimelineEntry
-    from reprieve.store.protocols import Timeline
+    from reprieve.store.protocols import Buffer, Timeline
 
 
 class Story(Value):
@@ -159,6 +159,33 @@ def _told_apart(span: Span, at: Standing) -> list[Span]:
         )
         for whose, delta in apart.items()
     ]
+
+
+def without_superseded(capture: Capture, found: dict[bytes, Chain], since: int) -> dict[bytes, Chain]:
+    """The same chains, each from the last move on that brought a state back from before `since`.
+
+    Nothing that happened since is in such a state. A chain knows only the states since its own beginning, and would go
+    on with what the move had taken back.
+    """
+    trees: dict[str, Buffer | None] = {}
+
+    def is_from_before(path: bytes, link: Link) -> bool:
+        if not link.span.is_move or link.span.entry is None:
+            return False
+        id = field(link.span.entry.data, "target")
+        if id not in trees:
+            target = capture.timeline.get(id)
+            is_older = target is not None and target.seq < since and not target.is_pruned
+            trees[id] = capture.tree_at(target.seq) if target is not None and is_older else None
+        then = trees[id]
+        return then is not None and is_same(tree.lookup(then, path), link.after)
+
+    for path, chain in found.items():
+        for at in range(len(chain.links) - 1, -1, -1):
+            if is_from_before(path, chain.links[at]):
+                chain.links = chain.links[at:]
+                break
+    return found
 
 
 def window_of(entry: TimelineEntry) -> Window | None:

@@ -100,7 +100,7 @@ class Moves:
 
     def undo(self, name: str | Step | None, *, tail: bool, choices: Choices) -> Plan:
         """One step out of the middle."""
-        from reprieve.app.steps import find_step, last_steps, last_turns
+        from reprieve.app.steps import find_step, is_taken_back, last_steps, last_turns
 
         if name and name != "turn":
             step = find_step(self.timeline, name, now_ns=self.ws.clock()) if isinstance(name, str) else name
@@ -115,6 +115,8 @@ class Moves:
         stuck: Step | None = None
         for step in last_turns(self.timeline) if name else last_steps(self.timeline, self.seen, has_more=has_more):
             plan = self._undo(step, tail=tail, choices=choices)
+            if plan.conflicts and is_taken_back(self.timeline, step):
+                continue  # what is left of it is not to be told from what a merge made
             if plan.has_more_than_times or (has_part is not None and has_part(self.undone)):
                 if not name and choices.on_conflict == "abort":
                     self._must_have_ended(step)
@@ -150,7 +152,7 @@ class Moves:
         must_be_kept(self.timeline, step)
         selects = self._tracked_at(self.timeline.at(step.since))
         found = authorship.story(self.capture, step.since, self.seen)
-        chains = found.chains()
+        chains = authorship.without_superseded(self.capture, found.chains(), step.since)
         target = step.before.id if step.before else ""
         strict = choices.replace(is_strict=True)
         taken = {step.key, *step.keys}

@@ -7,11 +7,11 @@ import os
 import sys
 
 from reprieve.app.recording import Recording
-from reprieve.errors import Refused
+from reprieve.errors import Conflict, Refused
 from reprieve.files.attribution import last_standing
-from reprieve.files.processes import RUN, is_alive, left_by, name_of
+from reprieve.files.processes import RUN, above, is_alive, left_by, name_of
 from reprieve.model.value import Value
-from reprieve.model.window import Standing
+from reprieve.model.window import Standing, standing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from reprieve.model.change import Gap
     from reprieve.model.plan import Plan, Report
     from reprieve.model.timeline import TimelineEntry
+    from reprieve.model.window import Window
 
 
 class Ran(Value):
@@ -32,10 +33,12 @@ class Ran(Value):
     before: TimelineEntry
     after: TimelineEntry
     gaps: tuple[Gap, ...]
+    changed: int  # paths that differ from before it to after it, whatever checkpoints were taken in between
     plan: Plan | None = None
     report: Report | None = None
     still_running: tuple[tuple[int, str], ...] = ()  # (pid, name) of what it left behind when it was taken back
     is_check_red: bool = False  # the command went well; the check says otherwise
+    problem: str = ""  # why its changes were not taken back, though they were to be
 
 
 def run(
@@ -80,13 +83,50 @@ def run(
     with later:
         left = left_by(os.getpid())
         sealed = ws.close_window(window, label=label, left=left)
-    ran = Ran(code, before.entry, sealed.entry, sealed.gaps)
+    ran = Ran(code, before.entry, sealed.entry, sealed.gaps, _changed(ws, before.entry, sealed.entry))
     ran = ran.replace(is_check_red=is_checked and code != 0)
     if code != 0 and on_failure == "rollback":
-        # nobody was asked about what is outside of the folder: it is named, and left
-        plan, report = ws.rollback(before.entry.id, effects="list")
+        try:
+            plan, report = _take_back(ws, before.entry, sealed.entry, window)
+        except (Conflict, Refused) as e:
+            return ran.replace(problem=e.message)  # said; the exit code stays the command's
         ran = ran.replace(plan=plan, report=report, still_running=tuple(_still_running(left)))
     return ran
+
+
+def _changed(ws: Workspace, before: TimelineEntry, after: TimelineEntry) -> int:
+    if after.seq == before.seq + 1:
+        return after.changed
+    # an agent's hooks, runs inside of this one: what they sealed is not in the last checkpoint's count
+    return len(ws.diff(before.id, after.id).changes)
+
+
+def _take_back(
+    ws: Workspace, before: TimelineEntry, after: TimelineEntry, window: Window
+) -> tuple[Plan, Report | None]:
+    """Take the run's changes back. Raises Conflict, Refused: nothing was touched.
+
+    Nobody was asked about what is outside of the folder: it is named, and left.
+    """
+    if _had_company(ws, before, after, window):
+        return ws.undo(after.id, effects="list")  # a rollback would take back what the others did as well
+    return ws.rollback(before.id, effects="list")
+
+
+def _had_company(ws: Workspace, before: TimelineEntry, after: TimelineEntry, window: Window) -> bool:
+    """Whether somebody else was at work in the meantime: neither started by this run nor the one who started it."""
+    seen = {w.id: w for entry in (before, *ws.timeline.after(before.seq)) if entry.seq <= after.seq
+            for w in standing(entry.data).open}  # fmt: skip
+    ours = {window.id}
+    for id, other in seen.items():  # in the order in which they were opened
+        if other.parent in ours:
+            ours.add(id)
+    callers = above()
+    around = {w.id for w in standing(before.data).open if w.pid in callers and w.id not in ours}
+    innermost = around - {seen[id].parent for id in around}
+    if len(innermost) <= 1:
+        ours |= around  # an agent's call that runs us, or a run; of several calls nobody can tell which it is
+    return not ours.issuperset(seen)
 
 
 def _still_running(left: Sequence[tuple[int, int]]) -> Iterator[tuple[int, str]]:

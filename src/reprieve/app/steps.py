@@ -8,7 +8,7 @@ from reprieve.app.times import number
 from reprieve.errors import BadRef
 from reprieve.files.processes import is_alive
 from reprieve.model.talk import END, talk_of
-from reprieve.model.timeline import CHECKPOINT, TimelineEntry
+from reprieve.model.timeline import CHECKPOINT, MOVES, PART, REDO, ROLLBACK, UNDO, TimelineEntry
 from reprieve.model.value import Value
 from reprieve.model.window import SEAL, closes, field
 from reprieve.store.chain import as_stored
@@ -83,6 +83,37 @@ def last_turns(timeline: Timeline) -> Iterator[Step]:
         if window.turn and turn not in seen:
             seen.add(turn)
             yield _turn(timeline, window.turn, turn[0])
+
+
+def is_taken_back(timeline: Timeline, step: Step) -> bool:
+    """Whether a rollback or undo took it back, and nothing brought it back since."""
+    end = step.entry.seq if step.entry is not None else 1 << 62
+    until = 1 << 62  # what the newest moves brought back is how it was after this entry
+    for move in reversed([entry for entry in timeline.after(step.since) if entry.kind in MOVES]):
+        if move.seq > until:
+            continue
+        target = timeline.get(field(move.data, "target"))
+        of = timeline.get(field(move.data, "of"))
+        if move.kind == REDO and of is not None:
+            until = of.seq - 1
+        elif move.kind == UNDO and target is not None and of is not None and _holds(target, of, step):
+            return True
+        elif move.kind == ROLLBACK and target is not None and field(move.data, "of") != PART:
+            if target.seq <= step.since:
+                return True
+            if target.seq >= end:
+                until = target.seq
+    return False
+
+
+def _holds(first: TimelineEntry, last: TimelineEntry, step: Step) -> bool:
+    """Whether it is what an undo from one entry to the other took back, or one of the calls of that turn."""
+    if step.entry is None or last.id == step.entry.id:
+        return step.entry is not None and first.seq <= step.since
+    outer, inner = window_of(first), window_of(step.before) if step.before is not None else None
+    if outer is None or inner is None or not outer.turn or step.since < first.seq or step.entry.seq > last.seq:
+        return False
+    return (outer.turn, outer.actor.partition("/")[0]) == (inner.turn, inner.actor.partition("/")[0])
 
 
 def must_be_kept(timeline: Timeline, step: Step) -> None:

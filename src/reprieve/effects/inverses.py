@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from reprieve.effects.credentials import fingerprints, is_reference, is_right
 from reprieve.effects.wire import origin
@@ -29,9 +29,14 @@ def http_inverse(
     method = str(undo.get("method") or "").upper()
     if not (method.isascii() and method.isalpha()) or not url:
         raise Usage("the request that reverses needs a method and a URL")
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Usage(f"'{url}' is not an http or https URL")
+    parts = _split(url)
+    _split(forward)
+    # a rollback would not send it, so it must not be recorded as if it could be undone
+    if any(ord(c) <= 32 or c in "\\\x7f" for c in url):
+        raise Usage(
+            f"{url!r} holds a space, a backslash or a control character, which no URL has",
+            hints=["write it as %20, or as its code in hexadecimal digits"],
+        )
     if parts.username or parts.password:
         raise Refused("a URL with a password in it would end up in the journal; use a header with env:VARIABLE")
     if origin(url) != origin(forward):
@@ -62,6 +67,18 @@ def http_inverse(
         if undo.get(name) is not None:
             inverse[name] = filled(undo[name], response)
     return inverse
+
+
+def _split(url: str) -> SplitResult:
+    """Its parts. Raises Usage."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - looked at only here
+    except ValueError as e:
+        raise Usage(f"'{url}' is not an http or https URL: {e}") from e
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Usage(f"'{url}' is not an http or https URL")
+    return parts
 
 
 def filled(value: object, response: object) -> object:

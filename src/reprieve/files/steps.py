@@ -60,6 +60,7 @@ class Steps:
         self._made: list[tuple[str, bytes, bytes, Stage]] = []  # (what, path, name in the stage), to take back
         self._counts: dict[int, int] | None = None  # hard-link group -> names in the tree
         self._trash: list[Trash] = []
+        self._shown: list[Trash] = []  # ours: stood at its path, if only for an instant, and was taken away again
 
     def remove(self, path: bytes, before: Entry, after: Entry | None) -> None:
         """Take what is at path out of the tree."""
@@ -172,6 +173,7 @@ class Steps:
         if not _came_out(stage, staged, st):
             native.rename2(*stage.spot(staged), fd, name, _EXCHANGE)
             self._made.pop()
+            self._shown.append((stage, staged, path))
             self.skip(path, after)
             return
         self._trash.append((stage, staged, path))
@@ -194,6 +196,8 @@ class Steps:
         codes = native.move_many(self.beneath.root_fd, stage.fd, calls) if calls else []
         for (what, i, path, name), code in zip(kept, codes, strict=True):
             if code < 0:
+                if what == "swap":
+                    self._shown.append((stage, name, path))  # perhaps: somebody was faster
                 continue
             self.doors.touched.add(tree.parent(path))
             self._made.append((what, path, name, stage))
@@ -244,6 +248,23 @@ class Steps:
             and (database == one[0][2] or database not in held_paths)
         ]
         self._name_holders(held, programs)
+        self._name_openers(wanted)
+
+    def _name_openers(self, wanted: Callable[[bytes], Entry | None]) -> None:
+        """Somebody may have opened what we put at a path before it was taken away again, and write into that."""
+        shown = [item for item in dict.fromkeys(self._shown) if item[2] not in self.done]
+        held: list[Held] = []
+        for (stage, name, path), is_open in zip(shown, _still_open(shown), strict=True):
+            fd, last = stage.spot(name)
+            if not is_listed(fd, last):
+                continue  # used up: the path was given it in another way
+            if not _is_placed(fd, last, wanted(path)):
+                saved = rescue(stage, fd, last)
+                self.conflicts.append(Conflicted(path, f"what somebody wrote there meanwhile is saved as {saved}"))
+            elif is_open:
+                st = os.stat(last, dir_fd=fd, follow_symlinks=False)
+                held.append(((stage, name, path), (st.st_dev, st.st_ino), _is_surely_open(fd, last)))
+        self._name_holders(held, find_writers({file for _, file, _ in held}) if held else {})
 
     def _return_written(
         self, items: list[Trash], wanted: Callable[[bytes], Entry | None], late: set[bytes]
@@ -286,7 +307,9 @@ class Steps:
                 move(from_fd, last_name, fd, last)
             else:
                 native.rename2(from_fd, last_name, fd, last, _EXCHANGE)
-                if not _is_placed(from_fd, last_name, wanted(path)):
+                if _is_placed(from_fd, last_name, wanted(path)):
+                    self._shown.append(item)
+                else:
                     reason += f"; what somebody put there meanwhile is saved as {rescue(stage, from_fd, last_name)}"
             self.done.discard(path)
             self.conflicts.append(Conflicted(path, reason))
@@ -328,6 +351,7 @@ class Steps:
         else:
             return ""
         if self.is_index(path) or _is_placed(*stage.spot(name), ours):
+            self._shown.append((stage, name, path))
             return ""
         return f"; what somebody put there meanwhile is saved as {rescue(stage, *stage.spot(name))}"
 

@@ -30,7 +30,9 @@ SPEC = Command(
     details=(
         "Takes a checkpoint, runs the command with its arguments, terminal and signals untouched, and takes another: "
         "what changed in between belongs to that run. --on-failure rollback takes files back; effects outside of the "
-        "folder are named, with the command that undoes them. With --json the command's output goes to standard error."
+        "folder are named, with the command that undoes them. If another run or agent was at work in the folder "
+        "meanwhile and nobody can tell whose a change is, nothing is taken back, and that is said. With --json the "
+        "command's output goes to standard error."
     ),
     trailing=Argument("CMD", "The command and its arguments", is_required=True, is_many=True, complete="command-line"),
     options=(
@@ -88,6 +90,7 @@ def run(args: Parsed, out: Terminal) -> int:
     if out.json:
         out.answer(
             exit_code=done.exit_code,
+            changed=done.changed,
             before=checkpoint_json(done.before),
             after=checkpoint_json(done.after, done.gaps),
             check=_check_json(args.text("check"), done) if args.text("check") else None,
@@ -95,12 +98,13 @@ def run(args: Parsed, out: Terminal) -> int:
             report=report_json(done.report) if done.report else None,
             still_running=[{"pid": pid, "command": name} for pid, name in done.still_running],
             undo_effects=_undo_effects(done) if _standing(done) else None,
+            not_taken_back=done.problem or None,
             **({"held_mail": held} if args.flag("hold-mail") else {}),
         )
     elif not out.quiet:
         # On standard error: standard output belongs to the command
         say = out.error_line
-        changed = humane.count(done.after.changed, "path") + " changed" if done.after.changed else "nothing changed"
+        changed = humane.count(done.changed, "path") + " changed" if done.changed else "nothing changed"
         say(f"Reprieve: {changed}; before the run: {done.before.id}, after it: {done.after.id}")
         if done.gaps:
             some = ", ".join(humane.path(gap.path) for gap in done.gaps[:3]) + (", …" if len(done.gaps) > 3 else "")
@@ -109,7 +113,7 @@ def run(args: Parsed, out: Terminal) -> int:
             say(f"Reprieve: {text}")
         if held:
             say(f"Reprieve: {humane.count(held, 'message')} held, none sent; see: reprieve mail pending")
-        if done.report is None and done.after.changed:
+        if done.report is None and not done.problem and done.changed:
             say(f"Reprieve: see them: reprieve diff {done.before.id}; undo them: reprieve rollback {done.before.id}")
     return done.exit_code
 
@@ -126,8 +130,11 @@ def _after_failure(done: Ran) -> Iterator[str]:
     if done.is_check_red:
         name = humane.safe(done.after.step)
         yield f"the check is red after step '{name}' (exit code {done.exit_code})"
-        if done.report is None:
+        if done.report is None and not done.problem:
             yield f"take that step back: reprieve undo {done.after.id}"
+    if done.problem:
+        yield f"its changes were not taken back: {done.problem}"
+        yield f"see what is in the way: reprieve undo {done.after.id} --dry-run; without --dry-run it is taken back"
     standing = _standing(done)
     if done.report is not None and done.report.operation:
         of_step = "the files of that step were" if standing else "that step was"
