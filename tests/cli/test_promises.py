@@ -412,3 +412,12 @@ def test_by_itself_a_useless_ticket_costs_nothing_but_time(lone: Desk, harm: str
         copy.rename(lone.installed.home / "store.db")
     assert not lone.begin("c1")
     assert lone.entries()[0]["label"] == "before Bash: make"
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770])
+def test_by_itself_it_believes_no_store_that_others_can_write(lone: Desk, mode: int) -> None:
+    lone.installed.home.chmod(mode)
+    payload = json.dumps({**CALL, "cwd": str(lone.root), "hook_event_name": "PreToolUse", "tool_use_id": "c1"})
+    done = lone.installed.run("hook", "claude-code", "PreToolUse", cwd=lone.root, input=payload.encode())
+    lone.installed.home.chmod(0o700)
+    assert b'"deny"' in done.stdout and b"open to other users" in done.stdout and not lone.is_waiting()

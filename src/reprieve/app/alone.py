@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import marshal
 import os
+import stat
 
 from reprieve.app import places
 from reprieve.app.hook_folders import named_folders
@@ -28,8 +29,11 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 def promise_alone(event: HookEvent, variables: Mapping[str, str], *, can_note: bool) -> bool:
     """Whether the checkpoint before that call is promised; else it has to be taken, by who says what is wrong."""
     try:
-        ticket = _ticket(places.home(), named_folders(event, variables))
-        if ticket is None or not fits(ticket, event, variables):
+        home = places.home()
+        if not _is_ours(home):
+            return False
+        ticket = _ticket(home, named_folders(event, variables))
+        if ticket is None or ticket.home != home or not fits(ticket, event, variables):
             return False
         with _Opened() as opened:
             # closing the database drops no lock: SQLite has not opened it in this process
@@ -45,6 +49,12 @@ def promise_alone(event: HookEvent, variables: Mapping[str, str], *, can_note: b
             return promise(ticket, event, can_note=can_note, database=database, slot=slot, is_unchanged=is_unchanged)
     except (OSError, ValueError):  # ValueError: a damaged index
         return False
+
+
+def _is_ours(home: str) -> bool:
+    """Whether nobody else can have written there what is read from it; `store.home` says what is wrong if so."""
+    st = os.lstat(home)
+    return stat.S_ISDIR(st.st_mode) and st.st_uid == os.geteuid() and not st.st_mode & 0o077
 
 
 def _ticket(home: str, folders: list[str]) -> Ticket | None:

@@ -33,6 +33,7 @@ from reprieve.model.timeline import CHECKPOINT, Draft, TimelineEntry
 from reprieve.model.value import Value
 from reprieve.store import promises
 from reprieve.store.chain import new_id
+from reprieve.version import VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Session(Value):
 class Ticket(Value):
     """What the next call of a session needs, and by what it is known that it still holds. Plain values: it travels."""
 
+    version: str  # ours, that made it
     workspace: str
     root: bytes
     node: Node  # of the root
@@ -130,6 +132,7 @@ def _ticket(ws: Workspace, at: Session) -> Ticket | None:
         return None
     promises.prepare(ws.home, ws.id)
     return Ticket(
+        VERSION,
         ws.id,
         ws.root,
         node(ws.root),
@@ -166,7 +169,9 @@ def heard(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 def fits(ticket: Ticket, event: HookEvent, variables: Mapping[str, str]) -> bool:
     """Whether the event is a call as the ticket expects it, in the same place; looks at folders, not at the store."""
-    if event.kind != BEFORE or event.agent != ticket.agent or not event.call_id or not event.tells_end:
+    if ticket.version != VERSION or event.kind != BEFORE or event.agent != ticket.agent:
+        return False
+    if not event.call_id or not event.tells_end:
         return False
     if event.parent is not None or event.is_background or of_session(event.agent, event.session) != ticket.who:
         return False

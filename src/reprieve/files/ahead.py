@@ -158,7 +158,7 @@ def _roots(folder: str) -> dict[tuple[int, int], str]:
     names = [name for name in os.listdir(folder) if "." not in name]  # else it is being written
     found: dict[tuple[int, int], str] = {}
     for name in names if len(names) <= _MOST else ():
-        fd = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             node = os.pread(fd, _NODE.stop, 0)[_NODE]
         finally:

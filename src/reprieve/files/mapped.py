@@ -11,7 +11,7 @@ BOOT = 16  # bytes
 
 def mapped(path: str) -> memoryview:
     """A whole file, to be read from the beginning to the end. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not os.fstat(fd).st_size:
             return memoryview(b"")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # nobody has looked yet whose home it is
 LENGTH = 64  # bytes, more than a lock file has
 
 
@@ -19,7 +20,7 @@ class Turn:
 
     def __init__(self, home: str, workspace_id: str) -> None:
         """Raises OSError if there is no such lock, BlockingIOError if somebody has it."""
-        self._fd = os.open(os.path.join(home, "locks", workspace_id), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._fd = os.open(os.path.join(home, "locks", workspace_id), _READ)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             self._seen = os.pread(self._fd, LENGTH, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,8 @@ from support import age
 from support.natives import FUTURE, HEADER, ROW, grow_nasty_tree
 
 pytestmark = pytest.mark.skipif(
-    native.IMPLEMENTATION == "python" or len(os.sched_getaffinity(0)) < 2, reason="needs C and two processors"
+    native.IMPLEMENTATION == "python" or not sys.platform.startswith("linux") or len(os.sched_getaffinity(0)) < 2,
+    reason="needs C, Linux and two processors",
 )
 
 
@@ -180,6 +182,16 @@ def test_it_is_not_begun_after_a_version_that_does_not_count(
     del scans[:]
     ws.checkpoint()
     assert not scans
+
+
+def test_what_is_no_file_keeps_nobody_waiting(ws: Workspace, project: Path, home: Path) -> None:
+    for path in (home / "locks" / ws.id, Path(ws.capture.index_path)):
+        kept = path.with_name("kept")
+        path.rename(kept)
+        os.mkfifo(path)
+        ahead.begin(str(home), str(project))
+        assert ahead._begun is None
+        kept.replace(path)
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", b"RPTREE01" + bytes(500)])
