@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from reprieve.model.hookevent import HookEvent
 
 _COUNTER = 24, 4  # where SQLite counts the commits of a database: offset and length in its file
+_UNHEARD = ("REPRIEVE_HELPER", "REPRIEVE_HELPER_IDLE")
 _HEARD = ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", *PROJECT.values())
 
 Node = tuple[int, int]
@@ -163,8 +164,9 @@ def session_of(event: HookEvent, variables: Mapping[str, str]) -> Session:
 
 
 def heard(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The variables that change what a hook does."""
-    return tuple(sorted(pair for pair in variables.items() if pair[0] in _HEARD or pair[0].startswith("REPRIEVE_")))
+    """The variables that change what a hook writes down; whether there is a helper does not."""
+    some = [pair for pair in variables.items() if pair[0] in _HEARD or pair[0].startswith("REPRIEVE_")]
+    return tuple(sorted(pair for pair in some if pair[0] not in _UNHEARD))
 
 
 def fits(ticket: Ticket, event: HookEvent, variables: Mapping[str, str]) -> bool:
