@@ -47,6 +47,8 @@ _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE
 _MOST_PAGES = 64 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _ROOM, _LARGE = 16 << 20, 4 << 20  # bytes; what is larger is had from the system, and given back at once
+_LIBC = ctypes.CDLL(None)
+_YIELD_MS = 3  # as long does the caller have to end, before what can wait is done
 _BURST_MS = 20  # who calls that soon after the last command would wait longer for a store that is being opened
 
 
@@ -88,7 +90,7 @@ def wait_for_connection(
     `store`, if there is one to be opened, and `root`: where the last command was at work, and so will be the next.
     """
     name = _rename(b"reprieve-spare")
-    _have_pages(pages)
+    have_pages(pages)
     _have_room()
     if store and not _is_waiting(channel, _BURST_MS):
         try:
@@ -129,21 +131,20 @@ def own_pages() -> list[tuple[int, int]]:
     return found
 
 
-def _have_pages(pages: Sequence[tuple[int, int]]) -> None:
-    """Copy what a fork shares with the helper now, and not page by page when a command needs it."""
-    libc = ctypes.CDLL(None)
+def have_pages(pages: Sequence[tuple[int, int]]) -> None:
+    """Copy what is shared since a fork now, and not page by page when it is needed."""
     left = _MOST_PAGES
     for first, last in pages:
         if last - first > left:
             continue
         left -= last - first
         # fails before Linux 5.14, and where it is no longer there; then it is only slower
-        libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _POPULATE_WRITE)
+        _LIBC.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _POPULATE_WRITE)
 
 
 def _have_room() -> None:
     """Have memory for what a command will make, an index above all, so that it need not come page by page then."""
-    libc = ctypes.CDLL(None)
+    libc = _LIBC
     try:
         libc.mallopt(_M_MMAP_THRESHOLD, _LARGE)
         libc.mallopt(_M_TRIM_THRESHOLD, 2 * _ROOM)
@@ -210,6 +211,7 @@ def serve(connection: socket.socket, me: Self, channel: socket.socket) -> NoRetu
         os.close(fd)  # whoever reads our output need not wait for the end of this process
     fcntl.fcntl(connection, fcntl.F_SETFL, 0)
     connection.sendall(_ANSWER.pack(b"X", code & 0xFF))
+    _is_waiting(connection, _YIELD_MS)  # it is woken on this very processor, and waits as long as we work on
     afterwards.run()
     os._exit(code & 0xFF)
 
