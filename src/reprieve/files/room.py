@@ -25,7 +25,8 @@ def open_rooms(stage_fd: int, count: int) -> list[int]:
         return []  # not ext4
     rooms: list[int] = []
     for number in range(count):
-        name = b"d.%d" % number
+        # ext4 chooses the part by the name: under one that was used before, files were deleted not long ago
+        name = b"d.%d.%s" % (number, os.urandom(4).hex().encode())
         try:
             os.mkdir(name, 0o700, dir_fd=stage_fd)
             rooms.append(os.open(name, _OPEN, dir_fd=stage_fd))

@@ -33,7 +33,7 @@ _AT_A_TIME = 2048  # paths; those of a first checkpoint lie in the packs in the 
 _FEW = 8  # files that are removed while one waits
 _MANY = 500  # files from which on it may pay to look where they are made
 _PROBE = 8  # files
-_SLOW_NS = 80_000  # for each
+_SLOW_NS = 40_000  # for each
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -241,7 +241,7 @@ class Stage:
         behind.start(lambda: native.write_files(self.fd, items, self._rooms), lambda codes: self._written(batch, codes))
         if len(items) == _PROBE and not self._doors and perf_counter_ns() - started > _PROBE * _SLOW_NS:
             # few files do not pay for rooms, unless some of them tell that creating is slow here, or has become so
-            self._open_rooms([], 2)
+            self._open_rooms([], 1)
 
     def _written(self, batch: list[tuple[int, Entry, bytes]], codes: list[int]) -> None:
         for (i, e, data), code in zip(batch, codes, strict=True):
