@@ -164,6 +164,13 @@ def test_no_module_of_ours_is_left_to_load(tmp_path: Path, project: Path) -> Non
         ("redo",), ("rollback", "~1"), ("redo", "--json"), ("revert", "README.md"), ("rollback", "nosuch"),
     ):  # fmt: skip
         needed |= loaded(*words)
+    # so much that threads pay
+    for content in (b"old", b"new"):
+        for number in range(12):
+            (project / f"large{number}").write_bytes(b"%s %d" % (content, number) * 6000)
+        needed |= loaded("checkpoint")
+    needed |= loaded("rollback", "~1")
+    assert "_queue" in needed
     only_without_helper = {"reprieve.app.alone", "reprieve.cli.hot"}
     assert " ".join(sorted(needed - there - only_without_helper)) == ""
 

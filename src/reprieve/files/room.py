@@ -11,6 +11,8 @@ import fcntl
 import os
 import struct
 
+from reprieve.files.stage import ROOMS
+
 _GETFLAGS, _SETFLAGS = 0x80086601, 0x40086602  # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS
 _TOPDIR = 0x20000  # chattr +T: each directory in this one is put where there are few
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -26,7 +28,7 @@ def open_rooms(stage_fd: int, count: int) -> list[int]:
     rooms: list[int] = []
     for number in range(count):
         # ext4 chooses the part by the name: under one that was used before, files were deleted not long ago
-        name = b"d.%d.%s" % (number, os.urandom(4).hex().encode())
+        name = f"{ROOMS}{number}.{os.urandom(4).hex()}"
         try:
             os.mkdir(name, 0o700, dir_fd=stage_fd)
             rooms.append(os.open(name, _OPEN, dir_fd=stage_fd))

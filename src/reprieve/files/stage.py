@@ -34,6 +34,7 @@ _FEW = 8  # files that are removed while one waits
 _MANY = 500  # files from which on it may pay to look where they are made
 _PROBE = 8  # files
 _SLOW_NS = 40_000  # for each
+ROOMS = "d."  # how the names of those begin, see `room`; empty when they have served
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -177,16 +178,23 @@ class Stage:
         self._close_doors()
         try:
             for name, is_dir in self._listed():
-                if is_dir and not name.startswith("d"):
-                    return False  # not ours
-                if is_dir:
-                    os.rmdir(name, dir_fd=self.fd)  # a room; what is not empty is no trash
+                if is_dir and not (name.startswith("d") and self._is_empty(name)):
+                    return False  # not ours, or no trash
+                if is_dir and not name.startswith(ROOMS):
+                    os.rmdir(name, dir_fd=self.fd)
             at = os.path.join(os.fsencode(attic), self.name)
             os.rename(self.name, at, src_dir_fd=self.root_fd)
         except OSError:
             return False  # on another file system, above all
         self._attic = at
         return True
+
+    def _is_empty(self, name: str) -> bool:
+        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd)
+        try:
+            return not os.listdir(fd)
+        finally:
+            os.close(fd)
 
     def start_clearing(self) -> None:
         """Begin to remove what is in it behind the caller's back; nothing may be staged any more."""

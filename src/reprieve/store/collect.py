@@ -151,9 +151,13 @@ def _remove_strays(home: Home, db: Database) -> None:
 
 
 def _remove_replaced(path: bytes) -> None:
-    """What a restore left: files only."""
-    for name in os.listdir(path):
-        os.unlink(os.path.join(path, name))
+    """What a restore left: files, and the rooms where it made them."""
+    with os.scandir(path) as found:
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                os.rmdir(entry.path)
+            else:
+                os.unlink(entry.path)
     os.rmdir(path)
 
 

@@ -75,7 +75,7 @@ def test_leftovers_of_killed_processes_are_removed(store: LocalStore) -> None:
     fill(store)
     stray, scratch = store.home.file("packs", "99.pack"), store.home.file("tmp", "x.123")
     attic = Path(store.home.file("tmp", ".reprieve-123"))  # of a restore that was killed before it had cleared up
-    attic.mkdir()
+    (attic / "d.0.abcd").mkdir(parents=True)
     index, half = Path(store.home.file("index", "w1")), Path(store.home.file("index", "w1.123.abcd"))
     for path in (stray, scratch, attic / "t0", attic / "n7", index, half):
         Path(path).write_bytes(b"x" * 1000)

@@ -14,6 +14,7 @@ from reprieve.store.hashing import sha256
 SERVED = ("hook", "checkpoint", "rollback", "revert", "redo", "undo", "status", "diff", "log", "show")  # as launcher.c
 # What those commands import only when they come to it. `tests/cli/test_helper.py` says if one is missing.
 LATE = (
+    "_queue",
     "array",
     "difflib",
     "json",
@@ -34,6 +35,7 @@ LATE = (
     "reprieve.files.ignore",
     "reprieve.files.links",
     "reprieve.files.merge",
+    "reprieve.files.room",
     "reprieve.model.quickjson",
     "reprieve.rollback.execute",
     "reprieve.rollback.selective",
