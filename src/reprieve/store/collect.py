@@ -153,7 +153,7 @@ def _remove_strays(home: Home, db: Database) -> None:
 def _remove_replaced(path: bytes) -> None:
     """What a restore left: files, and the rooms where it made them."""
     with os.scandir(path) as found:
-        for entry in found:
+        for entry in list(found):
             if entry.is_dir(follow_symlinks=False):
                 os.rmdir(entry.path)
             else:

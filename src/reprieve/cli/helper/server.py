@@ -135,7 +135,7 @@ class Server:
             if now - looked_at >= _LOOK_S:
                 looked_at = now
                 if not self._is_there():
-                    return
+                    break
             if self.is_spare_wanted and (not self.children or now - asked_at >= _SPARE_S):
                 self.spare = self._fork(None)
                 self.is_spare_wanted = False  # if that one is killed there will be another with the next request
@@ -158,6 +158,7 @@ class Server:
                     answer(connection)
                     asked_at = time.monotonic()
             self.watches.work(ready)
+        self._after_answers()
         if self._is_there():
             os.unlink(place.SOCKET, dir_fd=self.home)
             os.unlink(place.HOOKS, dir_fd=self.home)
@@ -269,7 +270,7 @@ class Server:
                 os._exit(70)
         its.close()
         self._shared = []
-        self._soon(self._have_pages, _PAGES_S)
+        self._due[self._have_pages] = time.monotonic() + _PAGES_S
         return Child(pid, ours)
 
     def _have_pages(self) -> None:

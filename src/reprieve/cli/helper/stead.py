@@ -119,25 +119,22 @@ def _is_waiting(channel: socket.socket, ms: int = 0) -> bool:
 
 
 def own_pages() -> list[tuple[int, int]]:
-    """Where this process has memory that a fork copies when it writes there: (first, behind the last)."""
+    """Where this process has memory that a fork copies when it writes there, not too much: (first, behind the last)."""
     with open("/proc/self/maps", "rb") as maps:
         lines = maps.read().splitlines()
-    found = []
+    found, left = [], _MOST_PAGES
     for line in lines:
         place, rights = line.split()[:2]
         first, last = (int(end, 16) for end in place.split(b"-"))
-        if rights == b"rw-p" and not line.endswith(b"[stack]"):
+        if rights == b"rw-p" and not line.endswith(b"[stack]") and last - first <= left:
             found.append((first, last))
+            left -= last - first
     return found
 
 
 def have_pages(pages: Sequence[tuple[int, int]]) -> None:
     """Copy what is shared since a fork now, and not page by page when it is needed."""
-    left = _MOST_PAGES
     for first, last in pages:
-        if last - first > left:
-            continue
-        left -= last - first
         # fails before Linux 5.14, and where it is no longer there; then it is only slower
         _LIBC.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _POPULATE_WRITE)
 
