@@ -9,8 +9,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# contents, attributes, names that come and go, the folder itself moved or deleted
-_CHANGES = 0x2 | 0x4 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
+# names that come and go, the folder itself moved or deleted; and contents, attributes
+_NAMES = 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
+_CHANGES = _NAMES | 0x2 | 0x4
+_ADD = 0x20000000  # to what is watched already, if two of them are one
 
 
 class Folders:
@@ -20,8 +22,12 @@ class Folders:
         libc = ctypes.CDLL(None, use_errno=True)
         self._fd: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         self._is_whole = self._fd >= 0
-        for folder in folders:
-            self._is_whole &= libc.inotify_add_watch(self._fd, os.fsencode(folder), _CHANGES) >= 0
+        changes = dict.fromkeys(folders, _CHANGES)
+        for folder in tuple(changes):
+            while (folder := os.path.dirname(folder)) not in changes:
+                changes[folder] = _NAMES  # another folder may come to be in this one's place
+        for folder, mask in changes.items():
+            self._is_whole &= libc.inotify_add_watch(self._fd, os.fsencode(folder), mask | _ADD) >= 0
 
     def are_quiet(self) -> bool:
         """Whether nothing happened there since this was last asked."""

@@ -69,9 +69,9 @@ class Self:
         return all(_version(path) == version for path, version in self._files)
 
     def seems_fresh(self) -> bool:
-        """The same at a hundredth of the cost: whether anything happened in those folders.
+        """The same at a hundredth of the cost: whether anything happened in those folders, or above them.
 
-        A link on the way to them that leads elsewhere is not noticed by this, so `is_fresh` has to follow.
+        A link that another link leads to is not noticed by this, so `is_fresh` has to follow when there is time.
         """
         return self._folders.are_quiet() or self.is_fresh()
 
@@ -233,6 +233,7 @@ class Server:
 
     def _answer(self, connection: socket.socket) -> None:
         connection.setblocking(True)
+        verdict = stead.FRESH if self.is_fresh and self.me.seems_fresh() else stead.STALE
         child, self.spare, self.is_spare_wanted = self.spare, None, True
         if child is not None:
             try:
@@ -246,8 +247,7 @@ class Server:
             return
         self.children[child.pid] = child.replace(connection=connection)
         try:
-            # here, while the child looks at its caller: on two processors that is half a millisecond less
-            child.channel.send(stead.FRESH if self.me.is_fresh() else stead.STALE)
+            child.channel.send(verdict)
         except OSError:
             return  # it ended; that is noticed elsewhere
 
@@ -325,6 +325,7 @@ class Server:
             if child is None:
                 continue
             child.channel.close()
+            self._soon(self._after_answers, _YIELD_S)
             if child.connection is None:
                 continue
             with child.connection as connection:
