@@ -91,7 +91,8 @@ def test_where_there_is_a_later_it_is_out_of_the_tree_and_then_gone(ws: Workspac
     assert contents(project) == BEFORE
     assert stages(project) == [] and len(stages(home / "tmp")) == 1
     if stage._SLOW_NS == 0 and is_ext4(home):
-        assert list((home / "tmp").glob(".reprieve-*/d.*"))
+        # each turned out slow as well, and the next files were made in another
+        assert 1 < len(list((home / "tmp").glob(".reprieve-*/d.*"))) <= stage._TRIES
     afterwards.run()
     assert stages(home / "tmp") == []
 

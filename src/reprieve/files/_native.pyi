@@ -58,8 +58,8 @@ def scan_end(scan: object, /) -> tuple[bytearray, list[bytes], list[tuple[bytes,
 
 def read_rows(
     root_fd: int, rows: bytearray, start: int, max_bytes: int, max_file: int
-) -> tuple[bytes, list[tuple[int, int, int, bool, int]], int, list[tuple[int, int]]]:
-    """Read files that have NEEDS: (data, [(row, off, len, has_xattrs, nlink)], next row or -1, [(row, errno)]).
+) -> tuple[bytes, list[tuple[int, int, int, bool, bytes]], int, list[tuple[int, int]]]:
+    """Read files that have NEEDS: (data, [(row, off, len, has_xattrs, id)], next row or -1, [(row, errno)]).
 
     `data` holds up to `max_bytes`, or one file; parts need not touch. `rows` is updated in place, RACY is set where the
     times moved since the scan, and its checksum is no longer valid (`merge` gives a fresh one). A file that has

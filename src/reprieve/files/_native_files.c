@@ -95,9 +95,9 @@ static void read_one(read_t *r, part_t *p, int dir, const char *name)
         p->error = 0;
         while (got < room) {
             ssize_t n = pread(fd, buf + got, room - got, (off_t)got);
-            if (n > 0)
-                got += (size_t)n;
-            else if (n == 0 || errno != EINTR) {
+            if (n > 0 && (got += (size_t)n) == (size_t)before.st_size)
+                break; /* asked for one more and did not get it; whether that is still the end, `after` tells */
+            else if (n == 0 || (n < 0 && errno != EINTR)) {
                 p->error = n ? errno : 0;
                 break;
             }
@@ -178,8 +178,8 @@ static PyObject *read_answer(read_t *r, PyObject **data, size_t used, Py_ssize_t
             used += p->len;
         }
         if (p->is_read) {
-            item = Py_BuildValue("KnnOI", (unsigned long long)p->row, (Py_ssize_t)p->off, (Py_ssize_t)p->len,
-                                 p->has_xattrs ? Py_True : Py_False, (unsigned)r->tree->rows[p->row].nlink);
+            item = Py_BuildValue("KnnOy#", (unsigned long long)p->row, (Py_ssize_t)p->off, (Py_ssize_t)p->len,
+                                 p->has_xattrs ? Py_True : Py_False, r->tree->rows[p->row].content, (Py_ssize_t)32);
         } else if (p->error) {
             list = problems;
             item = Py_BuildValue("Ki", (unsigned long long)p->row, p->error);

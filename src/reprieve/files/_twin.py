@@ -41,7 +41,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    Part = tuple[int, int, int, bool, int]
+    Part = tuple[int, int, int, bool, bytes]
     Item = tuple[bytes, Sequence[Buffer], int, int, int, int, int]
 
 __all__ = [
@@ -129,7 +129,7 @@ def read_rows(
                 problems.append((at, e.errno or 0))
                 continue
             else:
-                parts.append((at, offset, len(content), has_xattrs, row.nlink))
+                parts.append((at, offset, len(content), has_xattrs, row.content))
                 data.append(content)
                 offset += len(content)
             ROW.pack_into(rows, HEADER.size + at * ROW.size, *ROW.unpack(row.packed()))

@@ -350,7 +350,7 @@ class Restore:
     def settle(self, meanwhile: Callable[[], T]) -> T:
         """Final directory modes and times, staging removed, everything on disk; `meanwhile` may read the tree."""
         is_checked = is_left = False
-        with Behind(in_thread=True) as ahead, Behind(in_thread=True) as behind:
+        with Behind(in_thread=True, elsewhere=True) as ahead, Behind(in_thread=True, elsewhere=True) as behind:
             if _FEW < len(self.moves) < _MANY:
                 # what was written is most of what there is to sync, and on its way while the rest is done
                 ahead.start(self._sync, lambda _: None)

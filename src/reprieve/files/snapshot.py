@@ -330,17 +330,15 @@ class _Work:
             data, parts, row, problems = native.read_rows(self.root_fd, self.rows, row, _BATCH, limit)
             view = memoryview(data)
             fresh = []
-            for at, off, length, has_xattrs, _ in parts:
+            for at, off, length, has_xattrs, content in parts:
                 if has_xattrs:
                     self.with_xattrs.append(at)
-                piece = view[off : off + length]
                 if length >= 1 << 16:
                     self._look_for_holes(at)
-                if length >= 512 and live_sqlite.is_database(bytes(piece[:16])):
+                if length >= 512 and live_sqlite.is_database(data[off : off + 16]):
                     self.databases.add(self._path(at))
-                content = self._content(at)
                 if content != self._hint(at) or content in self.distrust:
-                    fresh.append((content, piece))
+                    fresh.append((content, view[off : off + length]))
                 read += length
             self.put(fresh)
             for at, code in problems:
@@ -535,10 +533,6 @@ class _Work:
 
     def _path(self, row: int) -> bytes:
         return native.get(self.rows, row)[0]
-
-    def _content(self, row: int) -> bytes:
-        at = tree.HEADER.size + row * _ROW + 88
-        return bytes(self.rows[at : at + 32])
 
     def _hint(self, row: int) -> bytes:
         at = tree.HEADER.size + row * _ROW + 88

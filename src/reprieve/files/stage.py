@@ -34,6 +34,7 @@ _FEW = 8  # files that are removed while one waits
 _MANY = 500  # files from which on it may pay to look where they are made
 _PROBE = 8  # files
 _SLOW_NS = 40_000  # for each
+_TRIES = 8  # a room may be in a slow part of the disk as well
 ROOMS = "d."  # how the names of those begin, see `room`; empty when they have served
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -48,6 +49,7 @@ class Stage:
         self.below: Callable[[int], bytes] = lambda number: b""  # where it is in the stage, unless it is n{number}
         self._rooms: list[int] = []  # where to create files, see `room`; -1 is in their own place
         self._doors: list[int] = []  # all their descriptors
+        self._tries = _TRIES  # rooms that may still be looked for one by one
         self._inside = Beneath(-1)
         self._clearing: Behind | None = None
         self._attic = b""  # where it is now, if that is outside of the tree
@@ -74,8 +76,9 @@ class Stage:
     def _open_rooms(self, begin: list[int], count: int) -> None:
         from reprieve.files.room import open_rooms
 
-        self._doors = open_rooms(self.fd, count)
-        self._rooms = [*begin, *self._doors]
+        found = open_rooms(self.fd, count)
+        self._doors += found
+        self._rooms = [*begin, *found]
 
     def place(self, number: int) -> bytes:
         """The path of what has this number, inside the stage."""
@@ -247,9 +250,10 @@ class Stage:
         behind.wait()
         started = perf_counter_ns()
         behind.start(lambda: native.write_files(self.fd, items, self._rooms), lambda codes: self._written(batch, codes))
-        if len(items) == _PROBE and not self._doors and perf_counter_ns() - started > _PROBE * _SLOW_NS:
+        if len(items) == _PROBE and self._tries and perf_counter_ns() - started > _PROBE * _SLOW_NS:
             # few files do not pay for rooms, unless some of them tell that creating is slow here, or has become so
             self._open_rooms([], 1)
+            self._tries = self._tries - 1 if self._rooms else 0
 
     def _written(self, batch: list[tuple[int, Entry, bytes]], codes: list[int]) -> None:
         for (i, e, data), code in zip(batch, codes, strict=True):

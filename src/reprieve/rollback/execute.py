@@ -239,7 +239,7 @@ def _record(
     done = outcome.done
     files = sum((a is not None and a.kind != b"d") - (b is not None and b.kind != b"d") for _, b, a in done)
     size = sum((a.size if a else 0) - (b.size if b else 0) for _, b, a in done)
-    with Behind(in_thread=True) as saving, capture.store.transaction():
+    with Behind(in_thread=True, elsewhere=True) as saving, capture.store.transaction():
         is_whole = done is noted and len(done) == len(restore.moves)  # then what was done is what the intent says
         id = intent.moves if is_whole else capture.put_object(tree.pack_delta(done))
         capture.blobs.flush()

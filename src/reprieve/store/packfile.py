@@ -43,7 +43,7 @@ class PackWriter:
         self._roll_at = roll_at
         self._abandoned: set[int] = set()
         self._packs: list[_OpenPack] = []  # the last one is written to
-        self._syncing = Behind(in_thread=True)
+        self._syncing = Behind(in_thread=True, elsewhere=True)
 
     def append(self, head: bytes, payload: bytes | bytearray | memoryview) -> tuple[int, int]:
         """Write one frame; return (pack number, offset). Raises StoreFailed, then `discard` is all that can be done."""
@@ -103,14 +103,14 @@ class PackWriter:
         except BaseException:
             # interrupted: it still does, so they stay open, and nothing is ever appended to these packs
             self._abandoned.update(pack.number for pack in packs)
-            self._syncing = Behind(in_thread=True)
+            self._syncing = Behind(in_thread=True, elsewhere=True)
             raise
         for pack in packs:
             os.close(pack.fd)
 
     def forked(self) -> None:
         """In a child, which has no thread to wait for: close the packs."""
-        self._syncing = Behind(in_thread=True)
+        self._syncing = Behind(in_thread=True, elsewhere=True)
         self.release()
 
     def _broken(self, exc: OSError, doing: str) -> Exception:

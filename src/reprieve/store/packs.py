@@ -35,6 +35,7 @@ GROUP = 64 << 10  # raw bytes in a frame; 12 % smaller than files one by one, an
 _RAW_BELOW = 16 << 10  # so little is not worth importing zstd for (8 ms)
 _NOWHERE = object()
 _AHEAD = 64  # frames that the disk is told of before they are read, and as many more
+_AT_ONCE = 240  # rows; SQLite may be made to take no more than 999 values
 _FEW = 256  # objects that are read without threads: they would not pay
 _WORTH_THREADS = 4  # frames
 _AHEAD_SIZE = 16 << 20  # raw bytes that are unpacked before they are asked for
@@ -389,8 +390,13 @@ class LocalPacks:
             frames,
         )
         self._is_empty = False
-        rows.sort()  # neighbours in the tree one after the other: half the time of random order
-        self._db.execute_many("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", rows)
+        rows.sort(key=lambda row: row[0])  # neighbours in the tree one after the other: half the time of random order
+        if len(rows) <= _AT_ONCE:
+            # as one statement: between two of them every other thread may take the interpreter, and keep it for a while
+            marks = ", ".join(["(?, ?, ?, ?)"] * len(rows))
+            self._db.execute(f"INSERT OR REPLACE INTO objects VALUES {marks}", [value for row in rows for value in row])
+        else:
+            self._db.execute_many("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", rows)
         healed = self.damaged().intersection(self._pending)
         if healed:
             self._db.execute_many("DELETE FROM damaged WHERE id = ?", [(id,) for id in healed])

@@ -5,6 +5,7 @@ Threads compute, and read from files that the caller has opened; the database st
 
 from __future__ import annotations
 
+from reprieve.store.behind import leave, processor
 from reprieve.store.codec import BadContent, decompress_start
 from reprieve.store.frames import ZSTD
 from reprieve.store.hashing import sha256, sha256_in_thread
@@ -68,7 +69,7 @@ class Ahead:
         for _ in range(_AHEAD_THREADS):
             todo.put(None)
         for _ in range(_AHEAD_THREADS):
-            start_new_thread(_read_and_work, (todo, self._ready))
+            start_new_thread(_read_and_work, (todo, self._ready, processor()))
 
     def results(self) -> Iterator[tuple[Group, Found]]:
         """As they come; once only."""
@@ -118,7 +119,8 @@ def _unpack_in_threads(frames: Iterable[tuple[Group, bytes]]) -> Iterator[tuple[
             todo.put(None)
 
 
-def _read_and_work(todo: SimpleQueue[Any], ready: SimpleQueue[Any]) -> None:
+def _read_and_work(todo: SimpleQueue[Any], ready: SimpleQueue[Any], starter: int) -> None:
+    leave(starter)
     while (job := todo.get()) is not None:
         number, group, read = job
         outcome: object

@@ -138,7 +138,7 @@ def test_a_file_written_just_now_is_read_after_a_quiet_time(n: ModuleType, root:
     assert time.time_ns() - os.stat(root.at(b"f")).st_ctime_ns >= 4_000_000
 
 
-def test_xattrs_and_links_are_said(n: ModuleType, root: Root) -> None:
+def test_xattrs_and_ids_are_said(n: ModuleType, root: Root) -> None:
     root.write(b"a")
     os.link(root.at(b"a"), root.at(b"b"))
     root.write(b"c")
@@ -148,7 +148,10 @@ def test_xattrs_and_links_are_said(n: ModuleType, root: Root) -> None:
         pytest.skip("no user xattrs here")
     rows = n.scan(root.fd, None, *FUTURE)[0]
     parts = n.read_rows(root.fd, rows, 0, 1 << 20, 1 << 20)[1]
-    assert [(has_xattrs, nlink) for _, _, _, has_xattrs, nlink in parts] == [(False, 2), (False, 2), (True, 1)]
+    data = n.read_rows(root.fd, n.scan(root.fd, None, *FUTURE)[0], 0, 1 << 20, 1 << 20)[0]
+    assert [part[3] for part in parts] == [False, False, True]
+    for _, off, length, _, id in parts:
+        assert id == hashlib.sha256(data[off : off + length]).digest()
     assert not flags_of(rows)[b"c"] & NEEDS
 
 

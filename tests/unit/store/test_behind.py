@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 
 import pytest
 
-from reprieve.store.behind import Behind
+from reprieve.store.behind import Behind, leave, processor
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
@@ -61,6 +62,39 @@ def test_where_no_thread_can_be_had_the_caller_does_it(monkeypatch: pytest.Monke
     assert seen == [1]
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="one processor")
+def test_a_short_job_runs_on_another_processor_than_its_starter() -> None:
+    ours = os.sched_getaffinity(0)
+    seen: list[set[int]] = []
+    for _ in range(50):
+        behind = Behind(in_thread=True, elsewhere=True)
+        behind.start(lambda: os.sched_getaffinity(0), seen.append)
+        behind.wait()
+    assert all(mask < ours and len(ours - mask) == 1 for mask in seen)  # one is left out: where the starter was
+    assert os.sched_getaffinity(0) == ours  # the starter itself may go anywhere
+    behind = Behind(in_thread=True)
+    behind.start(lambda: os.sched_getaffinity(0), seen.append)
+    behind.wait()
+    assert seen[-1] == ours
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="processors can't be chosen here")
+def test_where_there_is_one_processor_it_is_shared() -> None:
+    def work() -> tuple[int, set[int]]:
+        os.sched_setaffinity(0, {one})
+        alone = processor()
+        leave(one)
+        leave(1 << 10)  # one that there is not
+        return alone, os.sched_getaffinity(0)
+
+    one = min(os.sched_getaffinity(0))
+    seen: list[tuple[int, set[int]]] = []
+    behind = Behind(in_thread=True)
+    behind.start(work, seen.append)
+    behind.wait()
+    assert seen == [(-1, {one})]
+
+
 HAMMER = """
 import random, signal, sys
 from reprieve.store.behind import Behind
@@ -75,7 +109,7 @@ signal.signal(signal.SIGALRM, stop)
 rng, stopped, ended = random.Random(5), 0, 0
 for _ in range(6000):
     seen = []
-    behind = Behind(in_thread=True)
+    behind = Behind(in_thread=True, elsewhere=True)
     try:
         with behind:
             signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 2e-4))
