@@ -142,29 +142,23 @@ class Restore:
             self._doors.touched.update(tree.parent(path) for path, _, _ in self.moves)
         else:
             self._begin_grafts()
-        wanted = [
-            (i, after)
-            for i, (path, before, after) in enumerate(self.moves)
-            if after is not None and self._needs_file(path, before, after)
-        ]
-        for i, _ in wanted:
-            self._staged[i] = 1
+        for i, (path, before, after) in enumerate(self.moves):
+            self._staged[i] = after is not None and self._needs_file(path, before, after)
         # by what the file is to be as well: two contents under one number must never become one file
         firsts: dict[tuple[int, object], int] = {}
-        alone: list[tuple[int, Entry]] = []
         links: list[tuple[int, Entry]] = []
-        for i, entry in wanted:
+        by_stage: dict[Stage, list[int]] = {}  # numbers alone: there may be as many as files in the tree
+        for i, (path, _, entry) in enumerate(self.moves):
+            if not self._staged[i] or entry is None:
+                continue
             if entry.link and ((entry.link, entry.same_file_key) in firsts or self._unmoved_member(entry)):
                 links.append((i, entry))
             else:
                 if entry.link:
                     firsts[entry.link, entry.same_file_key] = i
-                alone.append((i, entry))
-        by_stage: dict[Stage, list[tuple[int, Entry]]] = {}
-        for i, entry in alone:
-            by_stage.setdefault(self._stage(self.moves[i][0]), []).append((i, entry))
-        for stage, files in by_stage.items():
-            stage.write(files)
+                by_stage.setdefault(self._stage(path), []).append(i)
+        for stage, numbers in by_stage.items():
+            stage.write(numbers, lambda i: self.moves[i][2])  # type: ignore[arg-type, return-value]
         for i, entry in links:
             stage = self._stage(self.moves[i][0])
             first = firsts.get((entry.link, entry.same_file_key))

@@ -109,12 +109,14 @@ class Stage:
         self.lost.setdefault(number, []).append("owner could not be set (not permitted)")
         return -1, -1
 
-    def write(self, wanted: list[tuple[int, Entry]]) -> None:
-        """Write n{number} for each (number, entry); directories are not staged."""
-        for start in range(0, len(wanted), _AT_A_TIME):
-            self._write_small(wanted[start : start + _AT_A_TIME])
-            self.reporter.progress("restore", done=min(start + _AT_A_TIME, len(wanted)), total=len(wanted))
-        for i, e in wanted:
+    def write(self, numbers: list[int], entry_of: Callable[[int], Entry]) -> None:
+        """Write n{number} for each; directories are not staged."""
+        total = len(numbers)
+        for start in range(0, total, _AT_A_TIME):
+            self._write_small([(i, entry_of(i)) for i in numbers[start : start + _AT_A_TIME]], is_few=total < _MANY)
+            self.reporter.progress("restore", done=min(start + _AT_A_TIME, total), total=total)
+        for i in numbers:
+            e = entry_of(i)
             if e.kind != FILE:
                 self._make(i, e)
             elif e.is_chunked:
@@ -122,14 +124,13 @@ class Stage:
             if e.xattrs:
                 self._finish(i, e)
 
-    def _write_small(self, wanted: list[tuple[int, Entry]]) -> None:
+    def _write_small(self, wanted: list[tuple[int, Entry]], *, is_few: bool) -> None:
         batch: list[tuple[int, Entry, bytes]] = []
         held = 0
         by_content: dict[bytes, list[tuple[int, Entry]]] = {}
         for i, e in wanted:
             if e.kind == FILE and not e.is_chunked:
                 by_content.setdefault(e.content, []).append((i, e))
-        is_few = len(wanted) < _MANY
         behind = Behind(in_thread=not is_few)
         try:
             for content, data in self.blobs.get_many(list(by_content)):
