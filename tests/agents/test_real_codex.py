@@ -1,6 +1,6 @@
 """Codex itself, driven by a scripted model: it runs our hooks, heeds a refusal, and resumes a session that we forked.
 
-Runs where `codex` is on the PATH or REPRIEVE_TEST_CODEX names it (docs/testing.md).
+The program is the one on the PATH, the one that REPRIEVE_TEST_CODEX names, or is installed (docs/testing.md).
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import pytest
 from reprieve.agents import codex_transcript, foreign
 from reprieve.agents.machine import Machine
 from reprieve.agents.protect import protect_plan
+from support.node import program
 
 from .scripted import COMMAND, Model, StandIn, run, scripted_model
 
-CODEX = os.environ.get("REPRIEVE_TEST_CODEX") or shutil.which("codex")
-pytestmark = pytest.mark.skipif(CODEX is None, reason="codex is not installed")
+
+def codex_program() -> str:
+    return os.environ.get("REPRIEVE_TEST_CODEX") or shutil.which("codex") or program("codex", "codex")
 
 
 @pytest.fixture
@@ -46,9 +48,8 @@ def codex(tmp_path: Path, model: Model, project: Path) -> Callable[..., str]:
     variables = {"CODEX_HOME": str(home), "HOME": str(tmp_path), "OPENAI_API_KEY": "none"}
 
     def start(*words: str) -> str:
-        assert CODEX is not None
         flags = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
-        return run([CODEX, "exec", *flags, *words], project, variables)
+        return run([codex_program(), "exec", *flags, *words], project, variables)
 
     return start
 

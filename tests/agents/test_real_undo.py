@@ -20,7 +20,7 @@ from support import Cli
 from .playing import launcher
 from .scripted import Model, claude_variables, run, scripted_model
 from .test_real_claude import CLAUDE
-from .test_real_codex import CODEX
+from .test_real_codex import codex_program
 
 Start = Callable[..., str]
 
@@ -73,8 +73,7 @@ def codex(tmp_path: Path, model: Model, project: Path) -> Start:
     )
 
     def start(*words: str) -> str:
-        assert CODEX is not None
-        return run([CODEX, "exec", *flags, *words], project, variables)
+        return run([codex_program(), "exec", *flags, *words], project, variables)
 
     return start
 
@@ -109,6 +108,5 @@ def test_claude_is_undone_told_and_taken_back(claude: Start, model: Model, proje
     story(claude, ("--continue",), ("--resume",), model, project, cli)
 
 
-@pytest.mark.skipif(CODEX is None, reason="codex is not installed")
 def test_codex_is_undone_told_and_taken_back(codex: Start, model: Model, project: Path, cli: Cli) -> None:
     story(codex, ("resume", "--last"), ("resume",), model, project, cli)

@@ -49,7 +49,7 @@ def serving(project: Path, *words: str) -> Iterator[str]:
 
 def results(url: str, *more: str) -> dict[str, tuple[int, int]]:
     """(passed, failed) of each scenario."""
-    command = [program("conformance"), "server", "--url", url, *more]
+    command = [program("conformance", "mcp"), "server", "--url", url, *more]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     rows = re.findall(r"^. ([a-z0-9-]+): (\d+) passed, (\d+) failed", done.stdout, re.M)
     return {name: (int(passed), int(failed)) for name, passed, failed in rows}
@@ -76,7 +76,7 @@ def test_the_counts_are_in_the_docs() -> None:
 
 
 def inspect(project: Path, *words: str) -> object:
-    command = [program("mcp-inspector"), "--cli", sys.executable, "-m", "reprieve", "mcp"]
+    command = [program("mcp-inspector", "mcp"), "--cli", sys.executable, "-m", "reprieve", "mcp"]
     # the inspector passes only a few variables on to the server
     environ = [f"{n}={os.environ[n]}" for n in ("REPRIEVE_HOME", "REPRIEVE_CONFIG", "REPRIEVE_HELPER", "PYTHONPATH")]
     given = [word for pair in environ for word in ("-e", pair)]

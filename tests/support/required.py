@@ -26,6 +26,13 @@ PROGRAMS = {
     "npm": r"\bnpm\b",
     "node": r"\bnode\b",
     "postgres": r"\bpostgres\b",
+    "mkfs.xfs": r"\bmkfs\.xfs\b",
+    "mkfs.btrfs": r"\bmkfs\.btrfs\b",
+    "bindfs": r"\bbindfs\b",
+    "mkfs.exfat": r"\bmkfs\.exfat\b",
+    "mount.exfat-fuse": r"\bmount\.exfat-fuse\b",
+    "zsh": r"\bzsh\b",
+    "fish": r"\bfish\b",
 }
 
 

@@ -45,9 +45,25 @@ PyObject *py_make_dirs(PyObject *module, PyObject *args)
     return out;
 }
 
-static int finish_one(parent_t *parent, const uint8_t *path, size_t len, mode_t mode, uid_t uid, gid_t gid, struct timespec mtime)
+static bool has_mtime(const struct stat *st, struct timespec mtime)
+{
+    return st->MTIM.tv_sec == mtime.tv_sec && st->MTIM.tv_nsec == mtime.tv_nsec;
+}
+
+/* Some file systems (FUSE) take a time that is left out for the present one, or forget the other: then both are set. */
+static int set_mtime(int fd, struct stat *st, struct timespec mtime)
 {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, mtime};
+    for (int tries = 0; tries < 2 && !has_mtime(st, mtime); tries++) {
+        if (futimens(fd, times) || fstat(fd, st))
+            return -1;
+        times[0] = mtime;
+    }
+    return 0;
+}
+
+static int finish_one(parent_t *parent, const uint8_t *path, size_t len, mode_t mode, uid_t uid, gid_t gid, struct timespec mtime)
+{
     struct stat st;
     int error = 0;
     if (!len || !path_clean(path, len, 0) || mtime.tv_nsec < 0 || mtime.tv_nsec > 999999999)
@@ -68,8 +84,7 @@ static int finish_one(parent_t *parent, const uint8_t *path, size_t len, mode_t 
         error = errno;
     else if (((uid != (uid_t)-1 && uid != st.st_uid) || (gid != (gid_t)-1 && gid != st.st_gid)) && fchown(fd, uid, gid))
         error = errno;
-    else if (((st.st_mode & 07777) != mode && fchmod(fd, mode)) ||
-             ((st.MTIM.tv_sec != mtime.tv_sec || st.MTIM.tv_nsec != mtime.tv_nsec) && futimens(fd, times)) || fstat(fd, &st))
+    else if (((st.st_mode & 07777) != mode && fchmod(fd, mode)) || set_mtime(fd, &st, mtime) || fstat(fd, &st))
         error = errno;
     else if ((st.st_mode & 07777) != mode)
         error = EPERM;
