@@ -72,6 +72,7 @@ class Stage:
         """So many files will be made."""
         if count >= _MANY and not self._doors:
             self._open_rooms([-1, -1], 16)  # each of two threads begins in its own place
+            self._tries = 0  # they are found by the threads themselves
 
     def _open_rooms(self, begin: list[int], count: int) -> None:
         from reprieve.files.room import open_rooms

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from _thread import get_native_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    Starter = tuple[int, int]  # (number of the thread, of its processor)
 
 
 class Behind:
@@ -36,7 +39,7 @@ class Behind:
         if self._in_thread:
             from _thread import allocate_lock, start_new_thread
 
-            starter = processor() if self._elsewhere else -1
+            starter = here() if self._elsewhere else None
             self._is_over = lock = allocate_lock()
             lock.acquire()
             # A signal's handler may raise after any call: from here on there is something to wait for
@@ -49,7 +52,7 @@ class Behind:
         self._run(work, None)
         self._done = done
 
-    def _run(self, work: Callable[[], Any], lock: Any, starter: int = -1) -> None:
+    def _run(self, work: Callable[[], Any], lock: Any, starter: Starter | None = None) -> None:
         try:
             leave(starter)
             self._outcome = work()
@@ -73,29 +76,31 @@ class Behind:
         done(outcome)
 
 
-def processor() -> int:
-    """The processor that this thread runs on; -1 where that can't be told, or there is only one for us."""
-    if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2:
-        return -1
+def here() -> Starter | None:
+    """This thread and the processor that it runs on; None where that can't be told, or there is only one for us."""
     try:
+        if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2:
+            return None
         fd = os.open("/proc/thread-self/stat", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return int(os.read(fd, 4096).rpartition(b")")[2].split()[36])
+            number, _, rest = os.read(fd, 4096).partition(b" ")
         finally:
             os.close(fd)
-    except OSError:
-        return -1  # no /proc
+        return int(number), int(rest.rpartition(b")")[2].split()[36])
+    except (OSError, ValueError, IndexError):
+        return None  # no /proc, another one than Linux's, or we may not ask
 
 
-def leave(number: int) -> None:
-    """Run anywhere but on that processor, which is the one of who started this thread; -1: anywhere.
+def leave(starter: Starter | None) -> None:
+    """Run anywhere but on the processor of the thread that started this one; None: anywhere.
 
     Linux lets a thread that is woken wait for 4 ms behind the one that took its processor over when it went to wait for
     the disk, while the other processor is idle: a commit in the middle of a rollback took twice as long.
     """
-    if number < 0:
+    # where threads are only played (gevent), this is still the one that started it, and must not be moved for good
+    if starter is None or starter[0] == get_native_id():
         return
     try:
-        os.sched_setaffinity(0, os.sched_getaffinity(0) - {number} or {number})
-    except OSError:
-        return  # what we may run on has just changed: then anywhere
+        os.sched_setaffinity(0, os.sched_getaffinity(0) - {starter[1]} or {starter[1]})
+    except (OSError, MemoryError):
+        return  # what we may run on has just changed, or we may not choose: then anywhere

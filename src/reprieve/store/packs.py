@@ -391,7 +391,7 @@ class LocalPacks:
         )
         self._is_empty = False
         rows.sort(key=lambda row: row[0])  # neighbours in the tree one after the other: half the time of random order
-        if len(rows) <= _AT_ONCE:
+        if 0 < len(rows) <= _AT_ONCE:
             # as one statement: between two of them every other thread may take the interpreter, and keep it for a while
             marks = ", ".join(["(?, ?, ?, ?)"] * len(rows))
             self._db.execute(f"INSERT OR REPLACE INTO objects VALUES {marks}", [value for row in rows for value in row])

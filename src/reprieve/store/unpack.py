@@ -5,7 +5,7 @@ Threads compute, and read from files that the caller has opened; the database st
 
 from __future__ import annotations
 
-from reprieve.store.behind import leave, processor
+from reprieve.store.behind import here, leave
 from reprieve.store.codec import BadContent, decompress_start
 from reprieve.store.frames import ZSTD
 from reprieve.store.hashing import sha256, sha256_in_thread
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
+    from reprieve.store.behind import Starter
     from reprieve.store.places import Place
 
     Group = list[Place]  # objects of one frame, by their start
@@ -69,7 +70,7 @@ class Ahead:
         for _ in range(_AHEAD_THREADS):
             todo.put(None)
         for _ in range(_AHEAD_THREADS):
-            start_new_thread(_read_and_work, (todo, self._ready, processor()))
+            start_new_thread(_read_and_work, (todo, self._ready, here()))
 
     def results(self) -> Iterator[tuple[Group, Found]]:
         """As they come; once only."""
@@ -119,7 +120,7 @@ def _unpack_in_threads(frames: Iterable[tuple[Group, bytes]]) -> Iterator[tuple[
             todo.put(None)
 
 
-def _read_and_work(todo: SimpleQueue[Any], ready: SimpleQueue[Any], starter: int) -> None:
+def _read_and_work(todo: SimpleQueue[Any], ready: SimpleQueue[Any], starter: Starter | None) -> None:
     leave(starter)
     while (job := todo.get()) is not None:
         number, group, read = job

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from reprieve.store.behind import Behind, leave, processor
+from reprieve.store.behind import Behind, here, leave
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
@@ -80,19 +80,44 @@ def test_a_short_job_runs_on_another_processor_than_its_starter() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="processors can't be chosen here")
 def test_where_there_is_one_processor_it_is_shared() -> None:
-    def work() -> tuple[int, set[int]]:
+    def work() -> tuple[object, set[int]]:
         os.sched_setaffinity(0, {one})
-        alone = processor()
-        leave(one)
-        leave(1 << 10)  # one that there is not
+        alone = here()
+        leave((0, one))
+        leave((0, 1 << 10))  # one that there is not
         return alone, os.sched_getaffinity(0)
 
     one = min(os.sched_getaffinity(0))
-    seen: list[tuple[int, set[int]]] = []
+    seen: list[tuple[object, set[int]]] = []
     behind = Behind(in_thread=True)
     behind.start(work, seen.append)
     behind.wait()
-    assert seen == [(-1, {one})]
+    assert seen == [(None, {one})]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="processors can't be chosen here")
+@pytest.mark.parametrize("error", [PermissionError, ValueError])
+def test_who_may_not_ask_for_processors_works_all_the_same(monkeypatch: pytest.MonkeyPatch, error: type) -> None:
+    def refuse(*_: object) -> None:
+        raise error("not here")
+
+    monkeypatch.setattr(os, "sched_getaffinity" if error is PermissionError else "read", refuse)
+    behind, seen = Behind(in_thread=True, elsewhere=True), []
+    behind.start(lambda: 1, seen.append)
+    behind.wait()
+    assert seen == [1]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="processors can't be chosen here")
+def test_where_threads_are_only_played_nobody_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under gevent: what a thread should do is done by the one that starts it."""
+    ours = os.sched_getaffinity(0)
+    monkeypatch.setattr("_thread.start_new_thread", lambda work, args: work(*args))
+    behind, seen = Behind(in_thread=True, elsewhere=True), []
+    behind.start(lambda: 1, seen.append)
+    behind.wait()
+    assert seen == [1]
+    assert os.sched_getaffinity(0) == ours
 
 
 HAMMER = """
