@@ -24,19 +24,6 @@ JSON_CLIENTS = [name for name in NAMES if find(name).language == "json"]
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    (tmp_path / "ada").mkdir()
-    (tmp_path / "project").mkdir()
-    return Machine(
-        home=str(tmp_path / "ada"),
-        project=str(tmp_path / "project"),
-        platform="linux",
-        variables={},
-        command=("/opt/re prieve/bin/reprieve",),
-    )
-
-
-@pytest.fixture
 def records(tmp_path: Path) -> str:
     return str(tmp_path / "state" / "agents" / "mcp")
 

@@ -12,19 +12,7 @@ from reprieve.app import journals
 from reprieve.app.workspace import Workspace
 from reprieve.effects.journal import Journal
 from reprieve.model.effect import EffectDraft
-from reprieve.model.plan import Report
-from support.shop import Shop
-
-
-def take_back(ws: Workspace) -> Report:
-    report = ws.rollback("base", effects="undo")[1]
-    assert report is not None
-    return report
-
-
-def states(report: Report) -> list[str]:
-    return [outcome.state for outcome in report.effects]
-
+from support.shop import Shop, states, take_back
 
 # -- what was there before the agent
 

@@ -20,8 +20,7 @@ from reprieve.effects.calls import Call
 from reprieve.effects.journal import Journal
 from reprieve.effects.rest import Rule
 from reprieve.gateways import python_http
-from reprieve.model.plan import Report
-from support.shop import Shop
+from support.shop import Shop, states, take_back
 
 
 @pytest.fixture
@@ -35,16 +34,6 @@ def with_rules(ws: Workspace, project: Path) -> Iterator[dict[str, Rule]]:
     python_http.install(project, rules=find, on_repeat="replay")
     yield rules
     python_http.uninstall()
-
-
-def take_back(ws: Workspace, **options: Any) -> Report:
-    report = ws.rollback("base", effects="undo", **options)[1]
-    assert report is not None
-    return report
-
-
-def states(report: Report) -> list[str]:
-    return [outcome.state for outcome in report.effects]
 
 
 # -- conflicts

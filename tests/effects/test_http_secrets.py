@@ -13,19 +13,7 @@ import reprieve
 from reprieve.app.effects import approvals_of, record_http
 from reprieve.app.workspace import Workspace
 from reprieve.effects.journal import Journal
-from reprieve.model.plan import Report
-from support.shop import Shop
-
-
-def take_back(ws: Workspace, **options: Any) -> Report:
-    report = ws.rollback("base", effects="undo", **options)[1]
-    assert report is not None
-    return report
-
-
-def states(report: Report) -> list[str]:
-    return [outcome.state for outcome in report.effects]
-
+from support.shop import Shop, states, take_back
 
 CANARY = "canary-7f3a9c2e5b1d"
 

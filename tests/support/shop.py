@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from reprieve.app.workspace import Workspace
+from reprieve.model.plan import Report
 from support.listening import answering
 
 
@@ -228,3 +230,15 @@ def open_shop() -> Iterator[Shop]:
     handler = type("Handler", (_Handler,), {"shop": shop})
     with answering(_Server(("127.0.0.1", 0), handler)) as shop.url:
         yield shop
+
+
+def take_back(ws: Workspace, **options: Any) -> Report:
+    """Roll back to where the test began, effects included."""
+    report = ws.rollback("base", effects="undo", **options)[1]
+    assert report is not None
+    return report
+
+
+def states(report: Report) -> list[str]:
+    """What became of each effect."""
+    return [outcome.state for outcome in report.effects]
