@@ -8,7 +8,7 @@ from reprieve.store.chain import is_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from reprieve.app.workspace import Workspace
     from reprieve.model.effect import Effect
@@ -69,6 +69,25 @@ def find_effect(ws: Workspace, text: str) -> Effect | None:
             data={"candidates": [effect.id, *(entry.id for entry in others)]},
         )
     return effect
+
+
+def untried_effects(ws: Workspace) -> Callable[[frozenset[str]], bool]:
+    """Whether windows of these ids have an effect that nobody undid, kept or tried to undo; looks once, when asked."""
+    known: list[set[str]] = []
+
+    def has_effects(windows: frozenset[str]) -> bool:
+        if not known:
+            known.append(_untried(ws) if _has(ws) else set())
+        return not known[0].isdisjoint(windows)
+
+    return has_effects
+
+
+def _untried(ws: Workspace) -> set[str]:
+    from reprieve.app.effects import journal_of
+
+    with journal_of(ws) as journal:
+        return {effect.window for effect in journal.effects(is_open=True) if effect.window and not effect.undo_state}
 
 
 class NewestFirst:

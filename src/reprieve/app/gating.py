@@ -1,8 +1,8 @@
 """The gate in a coding agent's hook: what can't be taken back is asked about or refused; known effects are recorded.
 
     before a shell call   read its text ─▶ run │ ask │ refuse; an approval of exactly this text lets it pass once
-                          run, ask: what the catalog knows is captured and its intent written
-    after it              the outcome, with the inverse
+                          run, ask: an intent for each command that is an effect; what the catalog knows is captured
+    after it              the outcome, with the inverse if there is one
     no end was reported   unknown: it may have happened
 
 Who is asked in the agent and says yes is heard by the agent alone: the call runs next, so all is made ready for it.
@@ -21,10 +21,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from reprieve.app.irreversible import Command
     from reprieve.app.workspace import Workspace
     from reprieve.model.hookevent import HookEvent
-
-    Commands = tuple[tuple[str, tuple[str, ...]], ...]  # folder and arguments of each
 
 AUTOPILOT = "autopilot"
 _UNSEEN = "its end was not reported"
@@ -39,29 +38,20 @@ class Stopped(Refused):
         self.note = ""  # for the agent's model
 
 
-def look(ws: Workspace, event: HookEvent, *, is_again: bool = False) -> tuple[Commands, Stopped | None]:
+def look(ws: Workspace, event: HookEvent, *, is_again: bool = False) -> tuple[tuple[Command, ...], Stopped | None]:
     """The commands of a call whose effects are to be recorded, and the question that the agent has to ask.
 
     `is_again`: the call was reported before and may be running. Raises Stopped if it is refused.
     """
     text, mode = event.command or "", ws.config.policy_mode
     from reprieve.app.commands import catalog_of
+    from reprieve.app.irreversible import judge_line, to_record
     from reprieve.policy.classes import OPAQUE, SAFE
     from reprieve.policy.decide import RUN
-    from reprieve.policy.gate import judge_call
     from reprieve.policy.redact import redact_beside
 
-    root, cwd = os.fsdecode(ws.root), event.cwd or os.fsdecode(ws.root)
-    rules = catalog_of()
-    verdict = judge_call(
-        event.tool or "shell",
-        {"command": text},
-        root=root,
-        cwd=cwd,
-        mode=mode,
-        catalog=rules,
-        trusted_commands=ws.config.policy_trusted_commands,
-    )
+    cwd = event.cwd or os.fsdecode(ws.root)
+    verdict = judge_line(ws, text, cwd=cwd, rules=catalog_of(), tool=event.tool or "shell")
     asked = None
     cls, reason = verdict.cls, verdict.reason
     if cls == OPAQUE and mode != AUTOPILOT:
@@ -74,20 +64,21 @@ def look(ws: Workspace, event: HookEvent, *, is_again: bool = False) -> tuple[Co
         asked = _unless_approved(ws, text, runs, cwd, cls, reason, mode, verdict.hints, is_again=is_again)
     if asked is not None and not (asked.decision == ASK and event.can_ask):
         raise asked
-    known = [command for command in verdict.commands if command.match is not None and None not in command.argv]
-    return tuple((command.cwd or cwd, tuple(str(word) for word in command.argv)) for command in known), asked
+    # an approval lets through what autopilot could not read: what that did is as unknown afterwards as it was before
+    is_unread = mode == AUTOPILOT and verdict.decision != RUN and cls == OPAQUE
+    return to_record(verdict, text, cwd=cwd, with_opaque=is_unread), asked
 
 
-def begin(ws: Workspace, event: HookEvent, window: str, commands: Commands) -> None:
+def begin(ws: Workspace, event: HookEvent, window: str, commands: Sequence[Command]) -> None:
     """Write the intents of the commands that are about to run in that window."""
-    from reprieve.app.commands import begin as begin_command
     from reprieve.app.commands import catalog_of
+    from reprieve.app.irreversible import begin as begin_command
 
     rules = catalog_of()
-    for number, (cwd, argv) in enumerate(commands):
+    for number, command in enumerate(commands):
         # agents without call ids make the same call again, and a call may run the same command twice
         call = f"{event.agent}:{event.session}:{event.call_id or event.input_key}/{window}/{number}"
-        begin_command(ws, argv, cwd=cwd, rules=rules, call=call, is_theirs=True)
+        begin_command(ws, command, rules=rules, call=call, is_theirs=True)
 
 
 def finish(ws: Workspace, window: str, end: str) -> None:

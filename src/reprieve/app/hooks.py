@@ -42,7 +42,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from reprieve.app.gating import Commands, Stopped
+    from reprieve.app.gating import Stopped
+    from reprieve.app.irreversible import Command
     from reprieve.app.workspace import Workspace
     from reprieve.model.hookevent import HookEvent
     from reprieve.model.timeline import TimelineEntry
@@ -249,7 +250,7 @@ class _Hook:
         _, _, now = self.ws.capture.author()
         # one whose process is gone is over: the same call once more, after the agent was started anew
         same = next((window for window in mine if self._is_this(window) and window in now.open), None)
-        commands: Commands = ()
+        commands: tuple[Command, ...] = ()
         if event.command and self.can_gate:
             is_again = same is not None and bool(self.step or event.tells_end)
             commands = self._gate(event.command, is_again=is_again)
@@ -290,7 +291,7 @@ class _Hook:
 
             gating.begin(self.ws, event, window.id, commands)
 
-    def _gate(self, command: str, *, is_again: bool) -> Commands:
+    def _gate(self, command: str, *, is_again: bool) -> tuple[Command, ...]:
         """The commands of a call that are to be recorded. Raises `gating.Stopped` if it must not run."""
         if self.ws.config.policy_mode != "autopilot" and not reaches_out(command):
             return ()

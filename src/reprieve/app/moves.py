@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from reprieve.rollback.chains import Link
     from reprieve.rollback.decided import Decided
 
+    Has = Callable[[frozenset[str]], bool]
+
 _PUSHED = b"/logs/refs/remotes/"
 
 
@@ -98,8 +100,8 @@ class Moves:
         of = PART if only or actor else ""
         return self._decided(ROLLBACK, target.id, target.title, decided, found, selects, of=of)
 
-    def undo(self, name: str | Step | None, *, tail: bool, choices: Choices) -> Plan:
-        """One step out of the middle."""
+    def undo(self, name: str | Step | None, *, tail: bool, choices: Choices, has_effects: Has | None = None) -> Plan:
+        """One step out of the middle. `has_effects`: whether steps of these keys have effects to undo or to report."""
         from reprieve.app.steps import find_step, is_taken_back, last_steps, last_turns
 
         if name and name != "turn":
@@ -117,7 +119,8 @@ class Moves:
             plan = self._undo(step, tail=tail, choices=choices)
             if plan.conflicts and is_taken_back(self.timeline, step):
                 continue  # what is left of it is not to be told from what a merge made
-            if plan.has_more_than_times or (has_part is not None and has_part(self.undone)):
+            is_told = has_effects is None or not has_effects(self.undone) or is_taken_back(self.timeline, step)
+            if plan.has_more_than_times or not is_told or (has_part is not None and has_part(self.undone)):
                 if not name and choices.on_conflict == "abort":
                     self._must_have_ended(step)
                 return plan.replace(not_undone=(*plan.not_undone, *passed)) if passed else plan

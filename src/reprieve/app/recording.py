@@ -1,4 +1,4 @@
-"""Around a command that is about to run: note its effect if the catalog knows it, and what became of it."""
+"""Around a command that is about to run: record its effects, and what became of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Self
 
     from reprieve.app.commands import Watched
@@ -20,18 +20,37 @@ class Recording:
     def __init__(self, ws: Workspace, argv: Sequence[str]) -> None:
         self._ws, self._argv = ws, argv
         self._rules: Catalog | None = None
-        self._watched: Watched | None = None
+        self._watched: tuple[Watched, ...] = ()
         self.exit_code: int | None = None
 
     def __enter__(self) -> Self:
         from reprieve.app.commands import begin, catalog_of
 
-        self._rules = catalog_of()
-        self._watched = begin(self._ws, self._argv, cwd=os.getcwd(), rules=self._rules)
+        self._rules, cwd = catalog_of(), os.getcwd()
+        known = begin(self._ws, self._argv, cwd=cwd, rules=self._rules)
+        self._watched = (known,) if known is not None else tuple(self._inside(self._rules, cwd))
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._watched is not None and self._rules is not None:
-            from reprieve.app.commands import finish
+    def _inside(self, rules: Catalog, cwd: str) -> Iterator[Watched]:
+        """Record what the catalog has no rule for, or what a shell or wrapper starts."""
+        import shlex
 
-            finish(self._ws, self._watched, exit_code=self.exit_code, rules=self._rules)
+        from reprieve.app.hook_words import reaches_out
+
+        text = shlex.join(self._argv)
+        if not reaches_out(text):
+            return
+        from reprieve.app.irreversible import begin, judge_line, to_record
+
+        verdict = judge_line(self._ws, text, cwd=cwd, rules=rules)
+        for command in to_record(verdict, text, cwd=cwd):
+            watched = begin(self._ws, command, rules=rules)
+            if watched is not None:
+                yield watched
+
+    def __exit__(self, *_: object) -> None:
+        from reprieve.app.commands import finish
+
+        for watched in self._watched:
+            assert self._rules is not None
+            finish(self._ws, watched, exit_code=self.exit_code, rules=self._rules)

@@ -402,7 +402,7 @@ class Workspace:
 
         `step`: a name, or the steps themselves as one; the id of an effect means that effect alone.
         """
-        from reprieve.app.beside import find_effect
+        from reprieve.app.beside import find_effect, untried_effects
         from reprieve.app.beyond import with_beyond
         from reprieve.model.plan import Choices
 
@@ -412,7 +412,7 @@ class Workspace:
             return undo_one(self, it, how=effects, tail=tail, on_conflict=on_conflict, dry_run=dry_run, expect=expect)
 
         def plan(moves: Moves) -> Plan:
-            made = moves.undo(step, tail=tail, choices=Choices(on_conflict))
+            made = moves.undo(step, tail=tail, choices=Choices(on_conflict), has_effects=has_effects)
             found.append(moves.undone)
             return with_beyond(self, made, lambda window: window.id in found[0])
 
@@ -422,6 +422,7 @@ class Workspace:
         def outside(journal: Journal) -> Iterator[Effect]:
             return journal.effects(windows=tuple(found[0]), is_open=True)
 
+        has_effects = untried_effects(self) if effects != "no" else None
         found: list[frozenset[str]] = []
         return self._move(
             plan, beside, outside, effects=effects, on_conflict=on_conflict, dry_run=dry_run, expect=expect
