@@ -5,6 +5,9 @@
 
 One transaction holds them all. A rollback takes each annex to what it was with W's target; the intents of all are
 written in one transaction too, so that a crash in between is finished by the next command.
+
+What is no longer tracked stays in the checkpoints that hold it, and a rollback to one of them puts it back or reports
+it. An annex whose last path is tracked no more gets an entry that says so, {"with": …, "ended": 1}, and is nobody's.
 """
 
 from __future__ import annotations
@@ -21,9 +24,11 @@ from reprieve.files import live_sqlite, native
 from reprieve.files.snapshot import Limits, Snapshot
 from reprieve.model.change import UNTRACKED, Change, Gap, classify
 from reprieve.model.plan import Action, Plan, Report
-from reprieve.model.timeline import CHECKPOINT, Draft, TimelineEntry, WorkspaceRecord
+from reprieve.model.timeline import CHECKPOINT, ROLLBACK, Draft, TimelineEntry, WorkspaceRecord
+from reprieve.model.tracked import names_in
 from reprieve.model.value import Value
 from reprieve.model.window import field
+from reprieve.model.window import opens as window_opened
 from reprieve.rollback.execute import begin, conflict, finish
 from reprieve.rollback.plan import excluded_for_now, moves_settings
 from reprieve.store.chain import new_id
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from reprieve.model.plan import Choices
     from reprieve.model.window import Window
 
+_ENDED = '"ended":1'
 _OPEN_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -45,7 +51,12 @@ class Annex(Value):
     """One tracked path: a folder, or some names in a folder."""
 
     ws: Workspace
-    names: tuple[bytes, ...]  # b"" and no more: the whole folder
+    names: tuple[bytes, ...]  # none: the whole folder
+    ended: frozenset[bytes] = frozenset()  # those of them that are tracked no more; b"": the whole folder
+
+    def has_ended(self, inner: bytes) -> bool:
+        """Whether a path in it is tracked no more."""
+        return b"" in self.ended or inner.partition(b"/")[0] in self.ended
 
     def path(self, inner: bytes) -> bytes:
         """Where something in it is, absolute."""
@@ -72,8 +83,6 @@ class Annexed(Value):
 
 def open_annexes(ws: Workspace, records: Sequence[WorkspaceRecord]) -> tuple[tuple[Annex, ...], tuple[Gap, ...]]:
     """The annexes of a workspace, and what is tracked and can't be opened: its folder is gone."""
-    from reprieve.app.workspace import Workspace
-
     found = []
     lost: list[Gap] = []
     for record in records:
@@ -85,19 +94,26 @@ def open_annexes(ws: Workspace, records: Sequence[WorkspaceRecord]) -> tuple[tup
         except OSError as e:
             lost += _lost(record.root, names, e.strerror or str(e))
             continue
-        limits = Limits(_excludes(ws, names), ws.config.max_file_size, only=frozenset(names))
-        inner = Workspace(
-            record,
-            store=ws.store,
-            home=ws.home,
-            root_fd=fd,
-            config=ws.config,
-            limits=limits,
-            reporter=ws.reporter,
-            clock=ws.clock,
-        )
-        found.append(Annex(inner, names))
+        found.append(_opened(ws, record, names, fd))
     return tuple(found), tuple(lost)
+
+
+def _opened(
+    ws: Workspace, record: WorkspaceRecord, names: tuple[bytes, ...], fd: int, ended: frozenset[bytes] = frozenset()
+) -> Annex:
+    from reprieve.app.workspace import Workspace
+
+    inner = Workspace(
+        record,
+        store=ws.store,
+        home=ws.home,
+        root_fd=fd,
+        config=ws.config,
+        limits=Limits(_excludes(ws, names), ws.config.max_file_size, only=frozenset(names)),
+        reporter=ws.reporter,
+        clock=ws.clock,
+    )
+    return Annex(inner, names, ended)
 
 
 def _excludes(ws: Workspace, names: Sequence[bytes]) -> Excludes | None:
@@ -114,8 +130,8 @@ def _literally(name: str) -> str:
     return "".join(f"\\{c}" if c in "\\*?[ " else c for c in name)
 
 
-def _lost(root: bytes, names: Sequence[bytes], why: str) -> list[Gap]:
-    reason = f"tracked, but its folder '{os.fsdecode(root)}' cannot be opened: {why}"
+def _lost(root: bytes, names: Sequence[bytes], why: str, *, word: str = "tracked, but") -> list[Gap]:
+    reason = f"{word} its folder '{os.fsdecode(root)}' cannot be opened: {why}"
     return [Gap(_join(root, name), reason) for name in names or (b"",)]
 
 
@@ -143,23 +159,46 @@ def track(ws: Workspace, paths: Sequence[str]) -> list[str]:
 
 
 def untrack(ws: Workspace, paths: Sequence[str]) -> list[str]:
-    """Track these no longer, nor the logs of a database that is among them. Their history stays."""
-    wanted = {os.fsencode(path) for path in paths}
-    wanted.update(path for path in map(os.fsencode, tracked(ws)) if live_sqlite.owner_of(path) in wanted)
-    for record in _records(ws):
-        settings = json.loads(record.settings)
-        gone = [name for name in settings["names"] if _join(record.root, os.fsencode(name)) in wanted]
-        is_whole = not settings["names"] and record.root in wanted
-        if not gone and not is_whole:
-            continue
-        wanted -= {record.root, *(_join(record.root, os.fsencode(name)) for name in gone)}
-        settings["names"] = [name for name in settings["names"] if name not in gone]
-        if is_whole or not settings["names"]:
-            settings["annex"] = ""  # nobody's any more; its entries stay where they are
-        ws.store.save_workspace(record.replace(settings=_text(settings)))
-    if wanted:
-        raise Usage(f"'{os.fsdecode(sorted(wanted)[0])}' is not tracked", hints=["see what is: reprieve track"])
-    return tracked(ws)
+    """Track these no longer, nor the logs of a database that is among them. Checkpoints that hold them keep them.
+
+    Raises Refused while an agent is at work: it might be the agent who asks.
+    """
+    with ws.store.lock(ws.id):
+        wanted = {os.fsencode(path) for path in paths}
+        wanted.update(path for path in map(os.fsencode, tracked(ws)) if live_sqlite.owner_of(path) in wanted)
+        unknown = wanted - set(map(os.fsencode, tracked(ws)))
+        if unknown:
+            raise Usage(f"'{os.fsdecode(sorted(unknown)[0])}' is not tracked", hints=["see what is: reprieve track"])
+        if windows := ws.capture.author()[2].open:
+            raise Refused(
+                f"{windows[0].actor} is at work here, so everything stays tracked",
+                hints=["run the same command again when it has finished"],
+            )
+        names = ", ".join(os.fsdecode(path) for path in sorted(wanted))
+        with ws.store.transaction():
+            main = ws.checkpoint(f"stop tracking {names}").entry  # holds them once more
+            for record in _records(ws):
+                _untrack_in(ws, record, wanted, main)
+        return tracked(ws)
+
+
+def _untrack_in(ws: Workspace, record: WorkspaceRecord, wanted: set[bytes], main: TimelineEntry) -> None:
+    settings = json.loads(record.settings)
+    is_whole = not settings["names"] and record.root in wanted
+    left = [name for name in settings["names"] if _join(record.root, os.fsencode(name)) not in wanted]
+    if left == settings["names"] and not is_whole:
+        return
+    settings["names"] = left
+    if not left:
+        settings["annex"] = ""  # nobody's any more; its entries stay where they are
+    ended = "" if left else f",{_ENDED}"
+    draft = Draft(CHECKPOINT, main.created_at, main.actor, main.label, data=f'{{"with":"{main.id}"{ended}}}')
+    for annex in ws.annexes:
+        if annex.ws.id == record.id:
+            # from this checkpoint on it is not held, also where this is the latest one
+            capture = _opened(ws, record, tuple(map(os.fsencode, left)) or annex.names, annex.ws.root_fd).ws.capture
+            capture.record(capture.look(keep=True), draft)
+    ws.store.save_workspace(record.replace(settings=_text(settings)))
 
 
 def tracked(ws: Workspace) -> list[str]:
@@ -211,15 +250,24 @@ def is_news(annex: Annex, seen: Snapshot) -> bool:
 
 def position(ws: Workspace, annex: Annex, target: TimelineEntry) -> TimelineEntry | None:
     """The annex's entry that belongs to an entry of the workspace; None if it was not tracked then."""
+    return _position(ws, annex.ws.id, target)
+
+
+def _position(ws: Workspace, annex: str, target: TimelineEntry) -> TimelineEntry | None:
     found = None
-    for entry in annex.ws.timeline.after(0):
+    for entry in ws.store.timeline(annex).after(0):
         main = ws.timeline.get(field(entry.data, "with"))
         if main is None:
             continue
         if main.seq > target.seq:
             break
-        found = entry
+        found = entry if _ENDED not in entry.data else None
     return found
+
+
+def had_windows(ws: Workspace, target: TimelineEntry) -> bool:
+    """Whether anybody worked in windows since an entry: what is no longer tracked has no record of them."""
+    return any(window_opened(entry.data) for entry in (target, *ws.timeline.after(target.seq)))
 
 
 def changes(ws: Workspace, since: TimelineEntry, until: TimelineEntry | None = None) -> tuple[list[Change], list[Gap]]:
@@ -238,22 +286,94 @@ def changes(ws: Workspace, since: TimelineEntry, until: TimelineEntry | None = N
 
 
 def plan_all(
-    ws: Workspace, make: Callable[[Moves, Annex], Plan | None], *, keep: bool
+    ws: Workspace, make: Callable[[Moves, Annex], Plan | None], main: Plan, *, keep: bool
 ) -> tuple[list[Annexed], list[Gap]]:
     """What each annex would do. `make` gives None where there is nothing to do with it."""
     from reprieve.app.moves import Moves
 
     planned: list[Annexed] = []
     gaps = list(ws.lost)
-    for annex in ws.annexes:
+    annexes = list(ws.annexes)
+    target = ws.timeline.get(main.target) if main.kind == ROLLBACK else None
+    if target is not None:
+        former, more = _former(ws, target)
+        gaps += more
+        again = {annex.ws.id for annex in former}
+        annexes = [*(annex for annex in annexes if annex.ws.id not in again), *former]
+    for annex in annexes:
         annex.ws._recover()
         seen = annex.ws.capture.look(keep=keep)
         plan = make(Moves(annex.ws, seen), annex)
         if plan is None:
-            gaps += [Gap(annex.path(name), UNTRACKED) for name in annex.names or (b"",)]
-        elif plan.actions or plan.conflicts or plan.kept or plan.not_undone:
+            names = annex.names or (b"",)
+            gaps += [Gap(annex.path(name), UNTRACKED) for name in names if not annex.has_ended(name)]
+            continue
+        if annex.ended:
+            plan = _reported(annex, plan)
+        if plan.actions or plan.conflicts or plan.kept or plan.not_undone:
             planned.append(Annexed(annex, seen, plan))
     return planned, gaps
+
+
+def _reported(annex: Annex, plan: Plan) -> Plan:
+    """The plan of paths that are tracked no more: what stays is not undone. Nobody knows who changed it."""
+    why = "no longer tracked, so who changed it is not known; put it back: --everything"
+    return plan.replace(
+        kept=tuple(k for k in plan.kept if not annex.has_ended(k.path)),
+        not_undone=(*plan.not_undone, *(Gap(k.path, why) for k in plan.kept if annex.has_ended(k.path))),
+    )
+
+
+def _former(ws: Workspace, target: TimelineEntry) -> tuple[tuple[Annex, ...], list[Gap]]:
+    """Annexes with paths that a checkpoint holds and that are tracked no more; those whose folder can't be opened."""
+    for annex in ws.former or ():
+        os.close(annex.ws.root_fd)
+    ws.former = ()
+    lost: list[Gap] = []
+    now = [os.fsencode(path) for path in tracked(ws)]
+    for record in ws.store.workspaces():
+        ended = {name for name in _held(ws, record, target) if not _is_among(_join(record.root, name), now)}
+        if not ended:
+            continue
+        try:
+            fd = os.open(record.root, _OPEN_ROOT)
+        except OSError as e:
+            lost += _lost(record.root, sorted(ended - {b""}), e.strerror or str(e), word="no longer tracked, and")
+            continue
+        mine = next((annex.names for annex in ws.annexes if annex.ws.id == record.id), ())
+        names = () if b"" in ended else tuple(sorted({*mine, *ended}))
+        ws.former = (*ws.former, _opened(ws, record, names, fd, frozenset(ended)))  # closed with the workspace
+    return ws.former, lost
+
+
+def _held(ws: Workspace, record: WorkspaceRecord, target: TimelineEntry) -> frozenset[bytes]:
+    """Names in a tracked folder that an entry of the workspace holds; b"": the whole folder."""
+    if '"annex":' not in record.settings:
+        return frozenset()
+    tip = ws.store.timeline(record.id).tip()
+    if '"annex":""' in record.settings and (tip is None or _ENDED not in tip.data):
+        return frozenset()  # by an older version: since when it is tracked no more, nobody wrote down
+    at = _position(ws, record.id, target)
+    while at is not None and at.kind != CHECKPOINT:
+        at = ws.store.timeline(record.id).at(at.seq - 1) if at.seq > 1 else None
+    names = names_in(at.data) if at is not None else frozenset()
+    if names is None:  # the whole folder; or of an older version, which did not write the names down
+        is_whole = tip is not None and _ENDED in tip.data and names_in(tip.data) is None
+        return frozenset((b"",)) if is_whole else frozenset()
+    return names
+
+
+def _is_among(path: bytes, tops: Sequence[bytes]) -> bool:
+    return any(path == top or path.startswith(top.rstrip(b"/") + b"/") for top in tops)
+
+
+def _track_again(ws: Workspace, one: Annexed) -> None:
+    """Track what a rollback puts back, so that it can be redone and the next checkpoint holds it."""
+    names = {action.path.partition(b"/")[0] for action in one.plan.actions} & one.annex.ended
+    if b"" in one.annex.ended or names:
+        record = next(record for record in ws.store.workspaces() if record.id == one.annex.ws.id)
+        now = [*json.loads(record.settings)["names"], *map(os.fsdecode, names - {b""})]
+        ws.store.save_workspace(record.replace(settings=_text({"annex": ws.id, "names": sorted(now)})))
 
 
 def can_undo(ws: Workspace, choices: Choices) -> Callable[[frozenset[str]], bool]:
@@ -317,6 +437,8 @@ def move_all(ws: Workspace, main: Plan, seen: Snapshot, planned: Sequence[Annexe
             for one in planned
             if one.plan.actions
         ]
+        for one, _ in others:
+            _track_again(ws, one)
     report = finish(ws.capture, first, now_ns=now)
     ws._keep_conflicts(main, report)
     for one, begun in others:

@@ -105,6 +105,7 @@ def open_record(
         from reprieve.app.annexes import open_annexes
 
         ws.annexes, ws.lost = open_annexes(ws, every)
+        ws.former = ()
     if promised.is_waiting(home, record.id):
         ws.recover()  # the timeline is read, too, by who takes no lock
     return ws

@@ -96,6 +96,7 @@ class Workspace:
         self.blocks: set[int] = set()  # driver's connections, by id(), that are in a transaction block
         self.unsealed: list[Guarded] = []  # guarded calls whose end could not be recorded
         self.annexes: tuple[Annex, ...] = ()  # tracked paths outside the tree; set by who opens the workspace
+        self.former: tuple[Annex, ...] | None = None  # of what is no longer tracked; None: no annex on this machine
         self.lost: tuple[Gap, ...] = ()  # tracked paths whose folder is gone
 
     def __enter__(self) -> Self:
@@ -108,9 +109,9 @@ class Workspace:
 
     def close(self) -> None:
         """Let go of the store and the root."""
-        for annex in self.annexes:
+        for annex in (*self.annexes, *(self.former or ())):
             os.close(annex.ws.root_fd)
-        self.annexes = ()
+        self.annexes, self.former = (), None
         if self.root_fd >= 0:
             os.close(self.root_fd)
             self.root_fd = -1
@@ -363,14 +364,13 @@ class Workspace:
             return made if only else with_beyond(self, made, lambda w: not actor or matches(w.actor, actor))
 
         def beside(moves: Moves, annex: Annex) -> Plan | None:
-            from reprieve.app.annexes import position
+            from reprieve.app.annexes import had_windows, position
             from reprieve.app.authorship import is_told
 
-            target = self._target(ref)
-            at = position(self, annex, target)
-            if at is None:
+            target, choices = self._target(ref), Choices(on_conflict, take_pushed)
+            if (at := position(self, annex, target)) is None:
                 return None
-            choices, told = Choices(on_conflict, take_pushed), is_told(self.timeline, target.seq)
+            told = is_told(self.timeline, target.seq) or (bool(annex.ended) and had_windows(self, target))
             return moves.rollback(at, everything=everything, choices=choices, actor=actor, has_windows=told)
 
         def outside(journal: Journal) -> Iterator[Effect]:
@@ -534,10 +534,10 @@ class Workspace:
             plan = whole = make(Moves(self, seen))
             planned: list[Annexed] = []
             gaps: list[Gap] = []
-            if (self.annexes or self.lost) and beside is not None:
+            if beside is not None and self.former is not None:
                 from reprieve.app.annexes import joined, plan_all
 
-                planned, gaps = plan_all(self, beside, keep=not dry_run)
+                planned, gaps = plan_all(self, beside, plan, keep=not dry_run)
                 whole = joined(plan, planned, gaps)
             if dry_run:
                 return whole, None

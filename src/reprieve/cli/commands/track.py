@@ -19,10 +19,13 @@ SPEC = Command(
     details=(
         "Checkpoints of this workspace hold these paths too, and `rollback`, `undo` and `redo` move them along. Plans "
         "and reports name them by their full path. A link is tracked together with what it leads to, an "
-        "SQLite database with its logs. In a folder that is in no workspace it makes one, as `checkpoint` does."
+        "SQLite database with its logs. In a folder that is in no workspace it makes one, as `checkpoint` does. "
+        "After --remove, a rollback to a checkpoint that holds the path puts it back and tracks it again. If an agent "
+        "worked since, the rollback only reports it (exit code 6), unless you add --everything. While an agent is at "
+        "work, --remove is refused."
     ),
     arguments=(Argument("PATH", "A file or folder; none: show what is tracked", is_many=True, complete="path"),),
-    options=(Option("--remove", "Track these no longer; their history stays"),),
+    options=(Option("--remove", "Stop tracking these; checkpoints that hold them keep them"),),
 )
 
 
