@@ -191,3 +191,9 @@ def test_another_workspace_is_no_way_around(cli: Cli, world: Path, tmp_path: Pat
     result = cli("forget", "x", "--yes", cwd=other, check=False)
     assert result.code == 5 and "claude-code:s1" in result.err
     assert cli("config", "set", "exclude", "*", cwd=tmp_path, check=False).code == 5
+
+
+def test_doctor_names_the_switches_to_a_person_only(cli: Cli, world: Path, home: Path) -> None:
+    home.chmod(0o755)  # something is wrong
+    assert "REPRIEVE_DISABLED=1" in cli("doctor", check=False).out
+    assert "REPRIEVE_DISABLED" not in cli("doctor", env={"CLAUDECODE": "1"}, check=False).out
