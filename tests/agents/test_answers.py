@@ -14,7 +14,7 @@ from reprieve.model.hookevent import ALLOW, ASK, BEFORE, DENY, KINDS, PROMPT, An
 
 from .recorded import NAMES, every, recordings
 
-WHY = "This step can't be taken back: git push --force. Switch Reprieve off: REPRIEVE_DISABLED=1"
+WHY = "This step can't be taken back: git push --force"
 
 
 def event_of(agent: str, kind: str) -> HookEvent:
@@ -114,12 +114,13 @@ def test_cline_asks_through_the_sdk_only() -> None:
 
 @pytest.mark.parametrize("agent", NAMES)
 @pytest.mark.parametrize("decision", [ASK, DENY])
-def test_a_refusal_without_a_reason_says_who_refused_and_how_to_switch_it_off(agent: str, decision: str) -> None:
+def test_a_refusal_without_a_reason_says_who_refused_and_whom_to_ask(agent: str, decision: str) -> None:
     """Codex counts a deny with an empty reason as a failed hook and runs the tool."""
     output, err, _ = said(agent, BEFORE, Answer(decision, "  "))
     whole = json.dumps(output) + err
     assert "Reprieve" in whole
-    assert "REPRIEVE_DISABLED=1" in whole
+    assert "Ask the user" in whole
+    assert "REPRIEVE_DISABLED" not in whole and "unprotect" not in whole
 
 
 def test_copilot_never_exits_with_anything_but_zero() -> None:

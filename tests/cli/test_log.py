@@ -57,7 +57,7 @@ def test_an_empty_timeline_says_how_to_begin(cli: Cli) -> None:
 
 
 def test_pruned_entries_are_shown_only_with_all(history: Cli) -> None:
-    history("prune", "--keep-last", "2", "--keep-days", "0")
+    history("prune", "--yes", "--keep-last", "2", "--keep-days", "0")
     assert labels(history) == ["number 4", "number 3"]
     assert set(labels(history, "--all")) >= {f"number {number}" for number in range(5)}
 

@@ -297,7 +297,7 @@ def test_EC18_prune_really_prunes(cli: Cli, project: Path, home: Path) -> None:
     told = cli("prune", "--keep-last", "3", "--keep-days", "0", "--dry-run", "--json")
     assert size_of(home) >= full - (1 << 16)
     assert all(id in told.out for id in ids[:5]) and not any(id in told.out for id in ids[5:])
-    cli("prune", "--keep-last", "3", "--keep-days", "0")
+    cli("prune", "--yes", "--keep-last", "3", "--keep-days", "0")
     cli("gc")
     assert size_of(home) < full - (4 << 20)
     for id in ids[5:]:
@@ -312,7 +312,7 @@ def test_EC18_prune_really_prunes(cli: Cli, project: Path, home: Path) -> None:
 def test_EC18_a_senseless_limit_is_an_error(cli: Cli, project: Path, count: str) -> None:
     """A limit that is no number of checkpoints is refused, and what there is stays."""
     id = checkpoint(cli)
-    answer = cli("prune", f"--keep-last={count}", "--keep-days", "0", check=False)
+    answer = cli("prune", "--yes", f"--keep-last={count}", "--keep-days", "0", check=False)
     assert answer.code in (0, 2), answer
     rollback(cli, id)
 
@@ -322,7 +322,7 @@ def test_EC18_keeping_none_still_keeps_the_newest(cli: Cli, project: Path) -> No
     checkpoint(cli)
     (project / "README.md").write_text("second\n")
     newest = checkpoint(cli)
-    answer = cli("prune", "--keep-last", "0", "--keep-days", "0", check=False)
+    answer = cli("prune", "--yes", "--keep-last", "0", "--keep-days", "0", check=False)
     assert answer.code in (0, 2), answer
     (project / "README.md").write_text("wrecked\n")
     rollback(cli, newest)

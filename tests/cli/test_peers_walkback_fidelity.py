@@ -219,7 +219,7 @@ def test_WB41_what_nobody_needs_is_given_back(cli: Cli, project: Path, home: Pat
         (project / "data.bin").write_bytes(os.urandom(1 << 20))
         rollback(cli)
     assert size_of(home) - empty > 12 << 20
-    cli("prune", "--keep-last", "1", "--keep-days", "0")
+    cli("prune", "--yes", "--keep-last", "1", "--keep-days", "0")
     cli("gc")
     assert size_of(home) - empty < 5 << 20
     cli("verify")

@@ -37,7 +37,7 @@ def test_a_dry_run_says_what_would_go(cli: Cli, history: list[str], home: Path) 
 
 def test_it_frees_bytes_and_keeps_the_rest_usable(cli: Cli, history: list[str], home: Path, project: Path) -> None:
     before, content = stored(home), (project / "large").read_bytes()
-    assert cli("prune", "--keep-last", "2", "--keep-days", "0", "--json").json["bytes"] > 800_000
+    assert cli("prune", "--yes", "--keep-last", "2", "--keep-days", "0", "--json").json["bytes"] > 800_000
     assert stored(home) < before - 800_000
     cli("rollback", "n3")
     cli("rollback", "n4")
@@ -49,7 +49,7 @@ def test_it_frees_bytes_and_keeps_the_rest_usable(cli: Cli, history: list[str], 
 def test_what_is_pinned_or_named_stays(cli: Cli, history: list[str], project: Path) -> None:
     cli("pin", "n0")
     cli("name", "n1", "the good one")
-    cli("prune", "--keep-last", "1", "--keep-days", "0")
+    cli("prune", "--yes", "--keep-last", "1", "--keep-days", "0")
     labels = {entry["label"] for entry in cli("log", "--json").json["entries"]}
     assert labels == {"n0", "the good one", "n4"}
     cli("rollback", "n0")
@@ -67,7 +67,7 @@ def test_settings_hold_where_no_option_is_given(cli: Cli, history: list[str]) ->
 
 
 def test_a_limit_on_the_whole(cli: Cli, history: list[str], home: Path) -> None:
-    cli("prune", "--max-bytes", "700kB")
+    cli("prune", "--yes", "--max-bytes", "700kB")
     assert stored(home) <= 700_000
     assert cli("prune", "--max-bytes", "much", check=False).code == 2
 
@@ -97,7 +97,7 @@ def moved(cli: Cli, project: Path) -> str:
 
 def test_a_rollback_goes_together_with_the_point_before_it(cli: Cli, project: Path, moved: str) -> None:
     limits = ("--keep-last", "100", "--keep-days", "0", "--max-bytes", "1000000")
-    answer = cli("prune", *limits, "--json").json
+    answer = cli("prune", "--yes", *limits, "--json").json
     assert [entry["kind"] for entry in answer["pruned"]] == ["checkpoint", "checkpoint", "rollback"]
     assert answer["kept"] == 2
     redone = cli("redo", check=False)
@@ -109,7 +109,7 @@ def test_a_rollback_goes_together_with_the_point_before_it(cli: Cli, project: Pa
 
 def test_a_rollback_that_is_pinned_can_be_redone(cli: Cli, project: Path, moved: str) -> None:
     cli("pin", moved)
-    cli("prune", "--keep-last", "1", "--keep-days", "0")
+    cli("prune", "--yes", "--keep-last", "1", "--keep-days", "0")
     cli("redo")
     assert (project / "large").stat().st_size == 900_001
     cli("verify")

@@ -223,7 +223,7 @@ def test_undoing_the_outer_run_takes_the_inner_one_along(cli: Cli, a_run_in_a_ru
 
 
 def test_a_step_that_was_pruned_is_not_said_to_be_undone(cli: Cli, three_steps: Path) -> None:
-    cli("prune", "--keep-last", "1", "--keep-days", "0")
+    cli("prune", "--yes", "--keep-last", "1", "--keep-days", "0")
     refused = cli("undo", "step:one", check=False)
     assert refused.code == 2 and "was pruned" in refused.err and (three_steps / "one.txt").exists()
 

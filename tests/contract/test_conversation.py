@@ -355,7 +355,7 @@ def test_what_was_pruned_is_not_said_to_be_undone(
 ) -> None:
     play(chat, project, "a", "b")
     if what == "files":
-        cli("prune", "--keep-last", "1", "--keep-days", "0")
+        cli("prune", "--yes", "--keep-last", "1", "--keep-days", "0")
     else:
         cli("thread", "prune", "conversation:chat", "--yes")
     with pytest.raises(reprieve.BadRef, match="pruned"):

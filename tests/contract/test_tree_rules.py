@@ -284,7 +284,7 @@ def test_F44_nothing_expires_by_a_jumped_clock(cli: Cli, project: Path, tmp_path
     for i in range(4):
         (project / "README.md").write_text(f"{i}\n")
         ids.append(checkpoint(cli))
-    cli("prune", env=shifted)
+    cli("prune", "--yes", env=shifted)
     cli("gc", env=shifted)
     for i, id in enumerate(ids):
         rollback(cli, id)

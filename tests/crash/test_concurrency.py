@@ -91,7 +91,7 @@ def test_K02_writers_rollers_prune_and_verify_together_for_15_seconds(shared: Si
     work += [
         ["rollback", "~3"],
         ["rollback", "~1"],
-        ["prune", "--keep-last", "20", "--keep-days", "0"],
+        ["prune", "--yes", "--keep-last", "20", "--keep-days", "0"],
         ["gc"],
         ["verify"],
     ]

@@ -330,7 +330,7 @@ def test_secrets_in_arguments_are_not_kept(gateway: Gateway, toy: Path, cli: Cli
 def test_without_a_checkpoint_or_an_intent_there_is_no_call(
     gateway: Gateway, toy: Path, cli: Cli, home: Path, tmp_path: Path
 ) -> None:
-    """Fails closed, and says how to switch it off; switched off it says so and passes everything."""
+    """Fails closed, and says whom to ask; switched off it says so and passes everything."""
     rule(tmp_path)
     cli("checkpoint", "base")
     with gateway(*TOY) as wire:
@@ -339,7 +339,8 @@ def test_without_a_checkpoint_or_an_intent_there_is_no_call(
             kept = broken.read_bytes() if broken.exists() else b""
             broken.write_bytes(b"this is no database" * 300)
             result = wire.call("smash")
-            assert result.get("isError") and "REPRIEVE_DISABLED=1" in result["content"][0]["text"], broken
+            assert result.get("isError") and "Ask the user" in result["content"][0]["text"], broken
+            assert "REPRIEVE_DISABLED" not in str(result) and "config" not in str(result)
             assert result["structuredContent"]["error"]["code"].startswith("store_")
             assert not any(b"tools/call" in line for line in seen(toy))
             broken.write_bytes(kept) if kept else broken.unlink()

@@ -55,7 +55,6 @@ TOOLS = Tools(
 _PLUGIN = """\
 // Undo for AI agents: calls Reprieve before and after every tool. Remove with: reprieve unprotect opencode
 import { spawnSync } from "node:child_process"
-import { fileURLToPath } from "node:url"
 
 const COMMAND = %s
 const READS = new Set(%s)
@@ -64,9 +63,8 @@ const READS = new Set(%s)
 function refuse(tool, why) {
   if (READS.has(tool) || process.env.REPRIEVE_DISABLED === "1") return
   throw new Error(
-    `Reprieve could not take a checkpoint before this step, so the step can not be undone: ${why}. ` +
-      "To switch Reprieve off: REPRIEVE_DISABLED=1, or for good: reprieve unprotect opencode, " +
-      `or delete ${fileURLToPath(import.meta.url)} and restart opencode`,
+    `Blocked by Reprieve: no checkpoint could be saved: ${why}. Nothing ran. ` +
+      "Ask the user to run `reprieve doctor` in their own terminal.",
   )
 }
 

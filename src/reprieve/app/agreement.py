@@ -27,24 +27,25 @@ if TYPE_CHECKING:
 _SHOWN = 50  # paths in a question; the plan has all of them, and its hash covers them
 
 
-def why_a_person(plan: Plan) -> str:
-    """What in it is not the agent's own to take back; "" if nothing is."""
+def why_a_person(plan: Plan, own: str = "") -> str:
+    """What in it is not the agent's own to take back; "" if nothing is. `own`: the actor of a run that asks."""
     if any(action.verb in (UNDO_EFFECT, CANCEL_EFFECT) for action in plan.effects):
         return "it reaches outside of the folder"
     for action in plan.actions:
         if action.path.startswith(b"/"):
             return f"'{path(action.path)}' is outside of the folder"
-        if not _is_agents(action):
-            return f"'{path(action.path)}' was changed by {safe(said(action.actor or UNKNOWN))}"
+        if action.actor != own and not action.is_times and not _is_agents(action):
+            whose = said(action.actor or UNKNOWN, person="the user")  # an agent reads this
+            return f"'{path(action.path)}' was changed by {safe(whose)}"
     return ""
 
 
-def need_person(ws: Workspace, plan: Plan, *, asker: str) -> None:
+def need_person(ws: Workspace, plan: Plan, *, asker: str, own: str = "") -> None:
     """Raises Refused until a person agreed to exactly this plan, once. `asker`: a plan of another session's is another.
 
     The error's data names the approval that waits (`approval`), to be given at a terminal or by the client's own form.
     """
-    reason = why_a_person(plan)
+    reason = why_a_person(plan, own)
     if reason:
         with journal_of(ws) as journal:
             cls = COMPENSABLE if plan.effects else REVERSIBLE

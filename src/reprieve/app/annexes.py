@@ -431,9 +431,20 @@ def move_all(ws: Workspace, main: Plan, seen: Snapshot, planned: Sequence[Annexe
         return report
     now = ws.clock()
     with ws.store.transaction():
-        first = begin(ws.capture, main, seen, new_id=new_id, now_ns=now)
+        first = begin(ws.capture, main, seen, new_id=new_id, now_ns=now, actor=ws.actor)
         others = [
-            (one, begin(one.annex.ws.capture, one.plan, one.seen, new_id=new_id, now_ns=now, beside=first.intent))
+            (
+                one,
+                begin(
+                    one.annex.ws.capture,
+                    one.plan,
+                    one.seen,
+                    new_id=new_id,
+                    now_ns=now,
+                    actor=ws.actor,
+                    beside=first.intent,
+                ),
+            )
             for one in planned
             if one.plan.actions
         ]

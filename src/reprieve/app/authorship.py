@@ -79,7 +79,10 @@ def story(
             ids = (*ids, (late,))  # its end was reported after it had been taken for over
         delta = tree.decode_delta(capture.object(entry.delta)) if entry.delta else []
         if entry.kind in MOVES:
-            raw.append((Span(REPRIEVE, delta, entry, (), True), False))
+            # what an agent moved is its work like any other: a person's rollback takes that back, too
+            is_agents = entry.actor not in (PERSON, UNKNOWN)
+            span = Span(entry.actor, delta, entry, ids) if is_agents else Span(REPRIEVE, delta, entry, (), True)
+            raw.append((span, False))
             continue
         is_outside = not at.open and not at.left and entry.actor in (PERSON, UNKNOWN)
         raw += [(span, is_outside) for span in _told_apart(Span(entry.actor, delta, entry, ids), at)]

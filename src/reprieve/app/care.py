@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from itertools import pairwise
 
+from reprieve.app.persons import caller
 from reprieve.app.refs import checkpoints
 from reprieve.errors import Refused, StoreCorrupted, Usage
 from reprieve.files import tree
@@ -102,7 +103,7 @@ def forget(ws: Workspace, path: bytes, *, dry_run: bool = False) -> Forgotten:
         import json
 
         data = json.dumps({"path": os.fsdecode(path), "objects": sorted(id.hex() for id in doomed)})
-        _append(ws, Draft(FORGET, ws.clock(), actor="person", label=f"forget {os.fsdecode(path)}", data=data))
+        _append(ws, Draft(FORGET, ws.clock(), actor=caller(ws), label=f"forget {os.fsdecode(path)}", data=data))
         freed = ws.store.blobs.collect(live - doomed)[1]
         left = ws.store.blobs.has(sorted(doomed))
         if left:
@@ -247,7 +248,7 @@ def _give_up(ws: Workspace, old: list[TimelineEntry]) -> None:
             Draft(
                 PRUNE,
                 ws.clock(),
-                actor="person",
+                actor=caller(ws),
                 label=f"gave up {len(old)} entries",
                 data=f'{{"entries":[{names}]}}',
             ),

@@ -174,7 +174,7 @@ class HttpCalls:
         if decision.verb != ASK:
             raise Refused(
                 f"'{what}' is {seen.cls}{reason}; it was not sent",
-                hints=["in autopilot nothing leaves that can't be taken back: reprieve config set policy.mode assist"],
+                hints=["in autopilot nothing leaves that can't be taken back: ask the user to do it"],
                 data={"class": seen.cls},
             )
         if call.body is None:

@@ -206,13 +206,14 @@ def need_person(ws: Workspace, room: Mailroom, effects: Sequence[Effect], *, is_
     hash = hash_of(list(effects))
     if approvals.use(hash):
         return
-    who = agent_above(ws)
-    if not who and (is_confirmed or (is_yes and ws.config.policy_mode == "assist")):
+    agent = agent_above(ws)
+    if agent is None and (is_confirmed or (is_yes and ws.config.policy_mode == "assist")):
         return
     asked = approvals.ask(hash, "; ".join(["send mail", *map(says, effects)]), states.IRREVERSIBLE)
     what = "it" if len(effects) == 1 else "them"
+    whose = f", and this belongs to {agent.actor}" if agent is not None else ""
     raise Refused(
-        f"mail leaves only after a person's yes{f', and this belongs to {who}' if who else ''}; nothing was sent",
+        f"mail leaves only after a person's yes{whose}; nothing was sent",
         details=list(map(says, effects)),
         hints=[
             f"look at {what}, then in a terminal of your own: reprieve approve {asked.id}",
@@ -220,6 +221,18 @@ def need_person(ws: Workspace, room: Mailroom, effects: Sequence[Effect], *, is_
         ],
         data={"approval": asked.id, "hash": hash},
     )
+
+
+def need_person_to_cancel(ws: Workspace, room: Mailroom, effects: Sequence[Effect], *, asker: str) -> None:
+    """Raises Refused until a person agreed that an agent cancels messages that no agent is known to have staged."""
+    from reprieve.app.agreement import is_agents, need_yes
+
+    theirs = [effect for effect in effects if not is_agents(effect.actor)]
+    if theirs:
+        action = "cancel mail: " + "; ".join(map(says, theirs))
+        what = " ".join(["cancel", asker, *(effect.id for effect in theirs)])
+        reason = "it is not known to be an agent's"
+        need_yes(ws, room.journal, action, what, cls=states.HOLDABLE, reason=reason)
 
 
 def says(effect: Effect) -> str:

@@ -40,10 +40,6 @@ if TYPE_CHECKING:
     from reprieve.policy.tools import ToolVerdict
 
 PASS, GO, WAIT = "pass", "go", "wait"
-OFF = (
-    "without protection: REPRIEVE_DISABLED=1 in the gateway's environment, or take 'reprieve gateway --' out of the"
-    " client's configuration"
-)
 
 
 class Server(Value):

@@ -210,7 +210,8 @@ class Moves:
 
     def revert(self, paths: Sequence[bytes], target: TimelineEntry, *, hunks: Sequence[int] = ()) -> Plan:
         """Single files, folders, globs or hunks, whoever changed them: the person names them."""
-        differences = authorship.story(self.capture, target.seq, self.seen).differences()
+        found = authorship.story(self.capture, target.seq, self.seen)
+        differences = found.differences()
         changed = {path for path, _, _ in differences}
         for path in paths:
             self._must_mean_something(path, differences, changed)
@@ -218,7 +219,7 @@ class Moves:
         selects = self._ordinary(paths, self._meant(paths, differences, changed))
         if hunks:
             differences = [self._hunks(paths, differences, hunks)]
-        plan = self._plan(REVERT, target, differences, selects)
+        plan = self._plan(REVERT, target, differences, selects, actors=authorship.by_path(found, differences))
         return plan.replace(contents=tuple(self.contents.items()))
 
     def redo(self, beside: Collection[str] = (), *, of: str = "") -> Plan:
@@ -251,6 +252,7 @@ class Moves:
             target.id if target else move.id,
             f"before {move.label}",
             differences,
+            actors={path: move.actor for path, _, _ in differences},
             conflicts=tuple(conflicts),
             kept=tuple(self._put_into(move, differences, {conflict.path for conflict in conflicts})),
             of=move.id,

@@ -39,20 +39,20 @@ class Files:
     """The files that belong to threads: a workspace's checkpoints."""
 
     def __init__(self, ws: Workspace) -> None:
-        self._ws = ws
+        self.ws = ws
 
     def position(self, label: str) -> str:
         """The checkpoint of this moment: the newest one if nothing changed since, else a new one."""
-        return self._ws.checkpoint(label, only_changes=True).entry.id
+        return self.ws.checkpoint(label, only_changes=True).entry.id
 
     def newest(self, label: str) -> str:
         """The newest checkpoint, without looking at the files; a new one only if there is none."""
-        found = self._ws.timeline.head()
+        found = self.ws.timeline.head()
         return found.id if found is not None else self.position(label)
 
     def rollback(self, checkpoint: str, *, dry_run: bool = False, expect: str = "") -> tuple[Plan, Report | None]:
         """Move the files to a checkpoint; effects since then stand and are named. Raises Conflict, nothing touched."""
-        plan, report = self._ws.rollback(checkpoint, effects="list", dry_run=dry_run, expect=expect)
+        plan, report = self.ws.rollback(checkpoint, effects="list", dry_run=dry_run, expect=expect)
         why = f"it stands; undo it with: reprieve compensate {checkpoint} --execute"
         left = tuple(
             action.replace(verb=LEAVE_EFFECT, reason=why) if action.verb in (UNDO_EFFECT, CANCEL_EFFECT) else action

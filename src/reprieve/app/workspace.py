@@ -11,6 +11,7 @@ from reprieve.errors import BadRef, Conflict, StoreFailed
 from reprieve.files import native, promised, tree
 from reprieve.files.capture import Capture
 from reprieve.files.snapshot import Limits
+from reprieve.model.actor import PERSON
 from reprieve.model.change import Change, Gap, classify
 from reprieve.model.entry import Entry
 from reprieve.model.reporter import Reporter
@@ -91,6 +92,7 @@ class Workspace:
             limits=limits,
             reporter=reporter,
         )
+        self.actor = PERSON  # who gives the commands; a front end that hears of an agent says so
         self._again: dict[str, Callable[[str], tuple[Plan, Report | None]]] = {}
         self.memory: Memory | None = None  # what this process has changed in itself and can set back
         self.blocks: set[int] = set()  # driver's connections, by id(), that are in a transaction block
@@ -207,9 +209,8 @@ class Workspace:
         from reprieve.files.processes import born
 
         id = new_id()
-        window = Window(id, actor, step or f"call:{id}", turn=turn, pid=pid, born=born(pid) if pid else 0)
-        window = window.replace(parent=parent, key=key, is_background=is_background, is_container=is_container)
-        window = window.replace(writes=writes)
+        window = Window(id, actor, step or f"call:{id}", turn=turn, pid=pid, born=born(pid) if pid else 0, key=key)
+        window = window.replace(is_background=is_background, is_container=is_container, parent=parent, writes=writes)
         data = worktree_json(self.root, data.removeprefix("{").removesuffix("}"))
         made = self.checkpoint(label, note=note, opens=window, data=data and f"{{{data}}}")
         return made, window.replace(opened=made.entry.id)
@@ -554,7 +555,7 @@ class Workspace:
             else:
                 from reprieve.rollback.execute import execute
 
-                report = execute(self.capture, plan, seen, new_id=new_id, now_ns=self.clock())
+                report = execute(self.capture, plan, seen, new_id=new_id, now_ns=self.clock(), actor=self.actor)
                 self._keep_conflicts(plan, report)
             return whole, report.replace(not_undone=(*report.not_undone, *gaps))
 

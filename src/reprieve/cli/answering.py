@@ -41,9 +41,10 @@ def _must_be_a_person(ws: Workspace, out: Terminal) -> None:
         raise Refused("an approval needs a person at a terminal", hints=["run it in a terminal of your own"])
     from reprieve.app.persons import agent_above
 
-    who = agent_above(ws)
-    if who:
+    agent = agent_above(ws)
+    if agent is not None:
         raise Refused(
-            f"this terminal belongs to {who}: an agent cannot approve itself (pid {os.getpid()})",
-            hints=["open a terminal of your own"],
+            f"this terminal belongs to {agent.actor}: an agent cannot approve itself (pid {os.getpid()})",
+            details=[f"It counts as {agent.actor}'s: {agent.reason}"],
+            hints=["ask the user to run it in their own terminal"],
         )

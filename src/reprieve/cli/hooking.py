@@ -14,6 +14,7 @@ from reprieve.errors import ReprieveError
 from reprieve.model.hookevent import (
     ALLOW,
     ASK,
+    ASK_USER,
     BEFORE,
     PROMPT,
     SESSION_END,
@@ -77,7 +78,7 @@ def reply(
         out, err, code = agent.answer(event, answer)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last resort: it is said, and the agent goes on
         said.append(f"this is a bug in Reprieve, the step is not protected: {type(error).__name__}: {error}")
-        said.append(_off(name))
+        said.append(ASK_USER)
         out, err, code = b"", b"", 0
     lines = "".join(f"reprieve: {line}\n" for line in said)
     return out, err + lines.encode("utf-8", "backslashreplace"), code
@@ -160,19 +161,18 @@ def _decide(
             )
             return Answer(note=note)
     except OverBudget as over:
-        why, hints = str(over), ["give it more time: reprieve config set hook.budget_s 55"]
+        why = str(over)
     except KeyboardInterrupt:
-        why, hints = "interrupted", []
+        why = "interrupted"
     except ReprieveError as error:
         if isinstance(decision := getattr(error, "decision", None), str):  # the gate: app.gating.Stopped
             return Answer(decision, error.message, getattr(error, "note", ""), is_waiting=decision == ASK)
-        why, hints = error.message, list(error.hints)
+        why = error.message
     except OSError as error:
-        why, hints = f"the system refused: {error.strerror or error}", ["see what is wrong: reprieve doctor"]
+        why = f"the system refused: {error.strerror or error}"
     except Exception as error:  # noqa: BLE001 - said in the agent's own language
         why = f"this is a bug in Reprieve: {type(error).__name__}: {error}"
-        hints = ["please report it with the output of: reprieve doctor"]
-    return _failed(agent, event, why, hints, said)
+    return _failed(agent, event, why, said)
 
 
 def _have_site() -> None:
@@ -183,24 +183,19 @@ def _have_site() -> None:
         site.main()
 
 
-def _failed(agent: Agent, event: HookEvent, why: str, hints: Sequence[str], said: list[str]) -> Answer:
-    """No checkpoint: what the person chose to happen then."""
-    text = ". ".join((why, *(f"Hint: {hint}" for hint in hints)))
+def _failed(agent: Agent, event: HookEvent, why: str, said: list[str]) -> Answer:
+    """No checkpoint: what the person chose to happen then. The error's hints are for a person, not for the agent."""
     if event.kind != BEFORE:
         # nothing is about to happen that could be refused; but nobody shall believe that all is well
-        said.append(f"this step could not be recorded: {text}")
-        note = f"Reprieve could not record this step: {text}. Tell the user." if agent.carries_note(event) else ""
+        said.append(f"this step could not be recorded: {why}")
+        note = f"Reprieve could not record this step: {why}. {ASK_USER}" if agent.carries_note(event) else ""
         return Answer(note=note)
     decision = _policy(said)
     if decision == ALLOW:
-        said.append(f"this step is not protected (hook.on_failure is allow): {text}")
-        note = f"Reprieve could not take a checkpoint, this step is not protected: {text}. Tell the user."
+        said.append(f"this step is not protected: {why}")
+        note = f"Reprieve could not save a checkpoint, so this step is not protected: {why}. {ASK_USER}"
         return Answer(note=note if agent.carries_note(event) else "")
-    reason = (
-        f"Reprieve could not take a checkpoint before this step, so the step can not be undone: {text}. "
-        f"To go on without protection: reprieve config set hook.on_failure allow. {_off(agent.NAME)}"
-    )
-    return Answer(decision, reason)
+    return Answer(decision, f"Blocked by Reprieve: no checkpoint could be saved: {why}. Nothing ran. {ASK_USER}")
 
 
 def _policy(said: list[str]) -> str:
@@ -211,11 +206,6 @@ def _policy(said: list[str]) -> str:
     except ReprieveError as error:
         said.append(error.message)
         return config.Config().hook_on_failure
-
-
-def _off(agent: str) -> str:
-    name = agent if agent in registry.NAMES else ""
-    return f"To switch Reprieve off: REPRIEVE_DISABLED=1, or for good: reprieve unprotect {name}".rstrip()
 
 
 class _Budget:

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 # take back, free bytes, or only look: what must go on when the disk is full
 _NEED_LITTLE = ("status", "log", "show", "diff", "rollback", "revert", "redo", "prune", "gc", "forget", "verify")
 
+# some of what these do is refused to agents (`person_only`, which costs time to load)
+_FOR_PERSONS = (
+    "forget", "prune", "pin", "name", "thread", "keep", "compensate", "track", "unprotect", "mcp", "config",
+)  # fmt: skip
+
 
 class Stopped(BaseException):
     """A signal asked the process to end; unwinds like KeyboardInterrupt, so that locks and staging are let go."""
@@ -86,6 +91,10 @@ def _run(words: list[str], parsed: Parsed, terminal: Terminal) -> int:
         code = _load("help")(parsed, terminal)
     else:
         parsed.start = _directory(parsed.text("directory"))
+        if name in _FOR_PERSONS:
+            from reprieve.cli.person_only import refuse_agents
+
+            refuse_agents(name, parsed)
         code = _run_with_reserve(name, parsed, terminal)
     try:
         terminal.finish(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reprieve.cli import humane
 from reprieve.errors import Refused
-from reprieve.model.actor import UNKNOWN, said
+from reprieve.model.actor import PERSON, UNKNOWN, said
 from reprieve.model.effect import KEPT
 from reprieve.model.plan import GIT, KEEP_EFFECT, Report
 from reprieve.model.timeline import REDO
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Protocol
 
+    from reprieve.app.workspace import Workspace
     from reprieve.cli.terminal import Terminal
     from reprieve.model.change import Gap
     from reprieve.model.plan import Action, EffectAction, EffectOutcome, Kept, Plan
@@ -37,10 +38,12 @@ class Words:
         self.question, self.done, self.nothing = question, done, nothing
 
 
-def carry_out(move: Move, out: Terminal, words: Words, *, dry_run: bool, ask: bool) -> int:
+def carry_out(move: Move, ws: Workspace, out: Terminal, words: Words, *, dry_run: bool, ask: bool) -> int:
     """The way of every plan. Raises Conflict (nothing touched) and Refused (not confirmed)."""
-    expect = ""
-    if dry_run or (ask and out.is_interactive):
+    expect = "" if dry_run else _agreed_for_agent(move, ws)
+    if expect:
+        pass
+    elif dry_run or (ask and out.is_interactive):
         plan, _ = move(dry_run=True, expect="")
         if dry_run:
             preview(plan, out, words)
@@ -57,8 +60,27 @@ def carry_out(move: Move, out: Terminal, words: Words, *, dry_run: bool, ask: bo
 
         out.answer(plan=plan_json(plan), report=report_json(report))
     else:
-        show_report(plan, report, out, words, is_plan_shown=bool(expect))
+        show_report(plan, report, out, words, is_plan_shown=bool(expect) and ws.actor == PERSON)
     return PARTLY if report.is_partial else 0
+
+
+def _agreed_for_agent(move: Move, ws: Workspace) -> str:
+    """The id of the plan that an agent may carry out; "" for a person, who needs no leave.
+
+    As for the MCP server: what is known to be an agent's own work goes, all else only after a person approved it.
+    """
+    from reprieve.app.persons import agent_above
+
+    agent = agent_above(ws)
+    if agent is None:
+        return ""
+    from reprieve.app.agreement import need_person
+
+    ws.actor = agent.actor
+    plan, _ = move(dry_run=True, expect="")
+    if not plan.conflicts:  # else the move itself says so
+        need_person(ws, plan, asker=f"command line\0{agent.actor}", own=agent.actor)
+    return plan.id
 
 
 def preview(plan: Plan, out: Terminal, words: Words) -> None:

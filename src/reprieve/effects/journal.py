@@ -306,7 +306,7 @@ class Journal:
         if used + charge.amount > charge.cap:
             raise Refused(
                 f"the budget '{charge.name}' is used up: {used:g} of {charge.cap:g}, {charge.amount:g} more is wanted",
-                hints=[f"raise it in your own configuration: reprieve config set budget.{charge.name.split()[0]} N"],
+                hints=[f"ask the user: the setting budget.{charge.name.split()[0]} is theirs to raise"],
                 data={"budget": charge.name, "used": used, "cap": charge.cap},
             )
         self.log.db.execute("INSERT OR REPLACE INTO spent VALUES (?, ?, ?, ?)", (*key, used + charge.amount))

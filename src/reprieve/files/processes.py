@@ -52,6 +52,30 @@ def above() -> list[int]:
     return found
 
 
+def has_own_terminal() -> bool:
+    """Whether this process has a terminal, and descends from the shell (or whatever leads the session) that has it.
+
+    A process that lost its parent still has the terminal, but whoever left it behind is not at the keyboard.
+    """
+    if not os.path.exists("/proc/self/stat"):
+        return _has_tty()
+    fields = _fields(_ourselves())
+    return bool(fields) and fields[4] != b"0" and int(fields[3]) in (_ourselves(), *above())
+
+
+def _has_tty() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def is_ours(pid: int) -> bool:
+    """Whether it is this process, or the one that it works for."""
+    return pid in (_ourselves(), os.getpid())
+
+
 def _fields(pid: int | str) -> list[bytes]:
     """State, parent, … start of a process, as /proc/PID/stat has them after the name; none if it is gone."""
     try:

@@ -43,6 +43,15 @@ def keep(capture: Capture) -> None:
         raise failed(error, path, f"keep the promise in {path!r}") from error
 
 
+def window_of(home: str, workspace: str) -> Window | None:
+    """The window that is promised and not on the timeline yet. No lock is needed to ask."""
+    try:
+        text = promises.read(home, workspace)
+    except OSError:
+        return None  # `keep` says what is wrong with it
+    return _read(text, promises.path_of(home, workspace))[1] if text else None
+
+
 def is_waiting(home: str, workspace: str) -> bool:
     """Whether there is one; no lock is needed to ask."""
     try:

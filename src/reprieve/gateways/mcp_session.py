@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import os
 
-from reprieve.app.mcp_calls import OFF, PASS, WAIT, Call, Look
+from reprieve.app.mcp_calls import PASS, WAIT, Call, Look
 from reprieve.effects.mcp_client import META, Answer, answer_of
 from reprieve.errors import Refused, ReprieveError
 from reprieve.gateways.mcp_lines import is_id, key_of, read
+from reprieve.model.hookevent import ASK_USER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -342,11 +343,7 @@ class Session:
             said = error.message if isinstance(error, ReprieveError) else str(error)
             code = error.code if isinstance(error, ReprieveError) else "store_failed"
             text, data = f"the call was not made, because it could not be protected: {said}", {}
-            hints = [
-                *(error.hints if isinstance(error, ReprieveError) else ()),
-                "see what is wrong: reprieve doctor",
-                OFF,
-            ]
+            hints = [ASK_USER]
         words = "\n".join([f"Reprieve: {text}", *(f"Hint: {hint}" for hint in hints)])
         problem = {"code": code, "message": text, "hints": hints, **data}
         result = {

@@ -11,6 +11,7 @@ from reprieve.app.beside import NewestFirst, between, find_effect, found_in, is_
 from reprieve.app.compared import changes_json, compare_all
 from reprieve.app.effects import json_of
 from reprieve.app.patch import diff_lines
+from reprieve.app.persons import agent_above
 from reprieve.app.plan_story import unfinished
 from reprieve.app.protected import protected
 from reprieve.app.render import checkpoint_json, entry_json, gap_json, plan_json, report_json, status_json
@@ -19,6 +20,7 @@ from reprieve.app.workspace import Workspace
 from reprieve.errors import Conflict, Refused, Usage
 from reprieve.mcp import schemas as s
 from reprieve.mcp.tool import Call, Json, Tool, page
+from reprieve.model.actor import of_session
 from reprieve.model.timeline import CHECKPOINT, MOVES, TimelineEntry
 from reprieve.policy.redact import redact
 from reprieve.rollback.execute import conflict
@@ -184,6 +186,8 @@ def _apply(call: Call) -> Json:
         if made.conflicts:
             raise conflict(made)
         agreement.need_person(ws, made, asker=f"{call.desk.secret}\0{call.owner}")
+        agent = agent_above(ws)
+        ws.actor = agent.actor if agent is not None else of_session("mcp", None)
         report = planned.carry_out(ws, kind, asked, made)
         if report.is_partial:
             call.notes.append("Only a part was taken back; the report names what was not.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from reprieve.app import agreement, mail, planned
+from reprieve.app import mail, planned
 from reprieve.app.workspace import Workspace
 from reprieve.effects.mail import Outcome
 from reprieve.effects.mime import Attachment
@@ -14,7 +14,6 @@ from reprieve.files import native
 from reprieve.mcp import schemas as s
 from reprieve.mcp.tool import Call, Json, Tool, page
 from reprieve.model.actor import of_session
-from reprieve.model.effect import HOLDABLE
 
 _LARGEST = 25 << 20  # bytes of an attachment
 
@@ -74,11 +73,7 @@ def _cancel(call: Call) -> Json:
         for effect in chosen:
             if effect.state != "held":
                 room.must_be_held(effect, "it can't be cancelled")
-        theirs = [effect for effect in chosen if not agreement.is_agents(effect.actor)]
-        if theirs:
-            action = "cancel mail: " + "; ".join(map(mail.says, theirs))
-            what = " ".join(["cancel", call.desk.secret, *(effect.id for effect in theirs)])
-            agreement.need_yes(ws, room.journal, action, what, cls=HOLDABLE, reason="it is not known to be an agent's")
+        mail.need_person_to_cancel(ws, room, chosen, asker=call.desk.secret)
         outcomes: list[Outcome] = []
         mail.cancel(room, chosen, outcomes.append)
         return _told(outcomes, "cancelled", "canceled")

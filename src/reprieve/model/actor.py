@@ -55,7 +55,7 @@ def matches(actor: str, wanted: str) -> bool:
     return any(name == wanted or name.startswith((wanted + ":", wanted + "/")) for name in names)
 
 
-def said(actors: str) -> str:
-    """Actors (several with commas) as a person would say them."""
+def said(actors: str, person: str = _SAID[PERSON]) -> str:
+    """Actors (several with commas) as a person would say them; `person`: the word for the one at the keyboard."""
     names = [name for actor in actors.split(",") for name in parts(actor)]
-    return " and ".join(_SAID.get(name, name) for name in names)
+    return " and ".join(person if name == PERSON else _SAID.get(name, name) for name in names)

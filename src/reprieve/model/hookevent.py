@@ -104,10 +104,9 @@ class Answer(Value):
     is_waiting: bool = False
 
 
-NO_REASON = (
-    "Reprieve refused this step and gave no reason. Switch it off for now with REPRIEVE_DISABLED=1, "
-    "or for good with: reprieve unprotect"
-)
+# An agent that is refused something must not learn here how to switch protection off: only a person may do that.
+ASK_USER = "Ask the user to run `reprieve doctor` in their own terminal."
+NO_REASON = f"Blocked by Reprieve, which gave no reason. Nothing ran. {ASK_USER}"
 
 
 def reason_of(answer: Answer, *, cannot_ask: bool = False) -> str:

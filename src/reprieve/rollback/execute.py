@@ -14,6 +14,7 @@ from reprieve.files import ahead, tree
 from reprieve.files.capture import Capture
 from reprieve.files.restore import Restore
 from reprieve.files.snapshot import Snapshot
+from reprieve.model.actor import PERSON
 from reprieve.model.change import classify
 from reprieve.model.plan import Conflicted, Plan, Report
 from reprieve.model.timeline import CHECKPOINT, PART, REDO, ROLLBACK, UNDO, Draft
@@ -42,13 +43,15 @@ class Begun(Value):
     head: TimelineEntry  # the safety checkpoint
 
 
-def execute(capture: Capture, plan: Plan, seen: Snapshot, *, new_id: Callable[[], str], now_ns: int) -> Report:
-    """Carry out `plan`, made from `seen` under the workspace lock that is still held."""
+def execute(
+    capture: Capture, plan: Plan, seen: Snapshot, *, new_id: Callable[[], str], now_ns: int, actor: str = PERSON
+) -> Report:
+    """Carry out `plan`, made from `seen` under the workspace lock that is still held. `actor` gives the command."""
     if plan.conflicts:
         raise conflict(plan)
     if not plan.actions:
         return Report("", kept=plan.kept, not_undone=plan.not_undone)
-    return finish(capture, begin(capture, plan, seen, new_id=new_id, now_ns=now_ns), now_ns=now_ns)
+    return finish(capture, begin(capture, plan, seen, new_id=new_id, now_ns=now_ns, actor=actor), now_ns=now_ns)
 
 
 def begin(
@@ -58,6 +61,7 @@ def begin(
     *,
     new_id: Callable[[], str],
     now_ns: int,
+    actor: str = PERSON,
     beside: Intent | None = None,
 ) -> Begun:
     """Check that nothing stands in the way, and write the intent down with the safety checkpoint.
@@ -80,7 +84,9 @@ def begin(
             raise
         raise Refused(f"the folder changes while it is looked at ({e.strerror}); nothing was touched") from e
     of = beside.operation if beside is not None else ""
-    intent = Intent(operation, plan.kind, plan.target, plan.label, plan.of, safety, restore.stage_name, stored, of)
+    intent = Intent(
+        operation, plan.kind, plan.target, plan.label, plan.of, safety, restore.stage_name, stored, of, actor
+    )
     with capture.store.transaction():
         entry = capture.record(
             seen,
@@ -247,7 +253,7 @@ def _record(
             Draft(
                 intent.kind,
                 now_ns,
-                actor="person",
+                actor=intent.actor,
                 label=f"{intent.kind} to {intent.label or intent.target}",
                 delta=id,
                 files=head.files + files,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reprieve.errors import StoreCorrupted
+from reprieve.model.actor import PERSON
 from reprieve.model.value import Value
 from reprieve.store.chain import as_stored
 from reprieve.store.hashing import sha256
@@ -23,12 +24,15 @@ class Intent(Value):
     stage: bytes
     moves: bytes
     beside: str = ""  # id of the operation of another timeline that this one belongs to
+    actor: str = PERSON  # who gives the command
 
     def encode(self) -> bytes:
         """Bytes for the store."""
         label = as_stored(self.label).replace("\0", " ")  # somebody's words, with anything in them
         fields = (self.operation, self.kind, self.target, label, self.of, self.safety, self.beside)
         data = b"\0".join((_MAGIC, *(f.encode() for f in fields), self.stage, self.moves.hex().encode()))
+        if self.actor != PERSON:
+            data += b"\0" + self.actor.encode()
         return data + sha256(data)
 
 
@@ -36,8 +40,9 @@ def decode_intent(data: bytes) -> Intent:
     """The intent that `encode` wrote."""
     data, digest = data[:-_DIGEST], data[-_DIGEST:]
     parts = data.split(b"\0")
-    if sha256(data) != digest or len(parts) != 10 or parts[0] != _MAGIC:
+    if sha256(data) != digest or len(parts) not in (10, 11) or parts[0] != _MAGIC:
         raise StoreCorrupted("the record of an interrupted rollback cannot be read", hints=["reprieve verify"])
     operation, kind, target, label, of, safety, beside = (p.decode() for p in parts[1:8])
     moves = bytes.fromhex(parts[9].decode())
-    return Intent(operation, kind, target, label, of, safety, parts[8], moves, beside)
+    actor = parts[10].decode() if len(parts) == 11 else PERSON
+    return Intent(operation, kind, target, label, of, safety, parts[8], moves, beside, actor)

@@ -8,6 +8,7 @@ from reprieve.agents.health import diagnose_agents
 from reprieve.app import config, places
 from reprieve.app.doctor import Finding, diagnose
 from reprieve.app.finding import open_workspace
+from reprieve.app.persons import agent_above
 from reprieve.app.recent import last_seen
 from reprieve.app.render import finding_json
 from reprieve.cli import humane
@@ -46,6 +47,12 @@ def run(args: Parsed, out: Terminal) -> int:
         out.line(f"  {out.styled(mark, style)}  {finding.subject}: {humane.safe(finding.text)}")
         if finding.hint:
             out.line(f"        Hint: {humane.safe(finding.hint)}")
+    if any(finding.level == "bad" for finding in findings) and agent_above() is None:
+        # the one place that names the switches: no agent that was refused something is to learn them from us
+        out.say("If you have to go on before that is repaired, without protection:")
+        out.say("  REPRIEVE_DISABLED=1                            no hooks, for what you start with it")
+        out.say("  reprieve config set hook.on_failure allow      steps run even without a checkpoint")
+        out.say("  reprieve unprotect                             no hooks, for good")
     return 0 if all(finding.level == "ok" for finding in findings) else 1
 
 

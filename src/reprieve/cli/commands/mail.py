@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from reprieve.app import mail
+from reprieve.app.persons import agent_above
 from reprieve.cli import humane, opening
 from reprieve.cli.spec import Argument, Command, Option, Parsed
 from reprieve.cli.take_back import PARTLY
@@ -203,6 +204,10 @@ def _cancel(args: Parsed, out: Terminal, ws: Workspace) -> int:
             for effect in effects:
                 if effect.state != "held" and not (effect.state == "canceled" and mail.may_have_draft(effect)):
                     room.must_be_held(effect, "it can't be cancelled")
+        if (agent := agent_above(ws)) is not None:
+            mail.need_person_to_cancel(
+                ws, room, [e for e in effects if e.actor != agent.actor], asker=f"command line {agent.actor}"
+            )
         outcomes: list[Outcome] = []
         out.answer(effects=[], cancelled=0)
         mail.cancel(room, effects, lambda outcome: _tell(outcome, outcomes, "canceled", "cancelled", out))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from reprieve.app.persons import need_person
 from reprieve.cli import humane, opening
 from reprieve.cli.refs import REF_HELP
 from reprieve.cli.spec import Argument, Command, Parsed
 from reprieve.cli.terminal import Terminal
+from reprieve.errors import BadRef
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from reprieve.app.workspace import Workspace
 
 SPEC = Command(
     "name",
@@ -25,8 +31,20 @@ SPEC = Command(
 )
 
 
+def _keep_others_names(ws: Workspace, ref: str, text: str) -> None:
+    """Raises Refused if an agent takes a name or label away: from its entry, or by giving it to another."""
+    is_called = bool(ws.resolve(ref).title)
+    try:
+        is_called |= bool(text) and bool(ws.resolve(text))
+    except BadRef:
+        pass  # nothing is called so yet
+    if is_called:
+        need_person(ws, "change the name of a checkpoint")
+
+
 def run(args: Parsed, out: Terminal) -> int:
     with opening.workspace(args, out) as ws:
+        _keep_others_names(ws, args.text("REF"), args.text("TEXT"))
         entry = ws.name(args.text("REF"), args.text("TEXT"))
     out.answer(id=entry.id, label=entry.title)
     when = "now" if entry.name else "again"  # the label that it was made with

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprieve.app.care import prune
+from reprieve.app.care import Pruned, prune
 from reprieve.app.config import parse_size
 from reprieve.app.render import entry_json
 from reprieve.cli import humane, opening
@@ -30,7 +30,22 @@ SPEC = Command(
         Option("--keep-days", "Keep what is younger than N days", metavar="N"),
         Option("--max-bytes", "Give up the oldest until the store is no larger, such as 2GB", metavar="SIZE"),
     ),
+    exit_codes=((5, "not confirmed: without a terminal it needs --yes"),),
 )
+
+
+def _confirm(planned: Pruned, out: Terminal) -> None:
+    """Raises Refused unless a person at a terminal agrees, or there is nothing to delete."""
+    count = humane.count(len(planned.entries), "entry", "entries")
+    if planned.entries and not out.is_interactive:
+        raise Refused(
+            f"this would delete {count} of the history for good, and nobody is there to confirm it; nothing changed",
+            hints=["see what would go: --dry-run", "if that is what you want: --yes"],
+        )
+    for entry in planned.entries:
+        out.line(describe(entry, out))
+    if planned.entries and not out.confirm(f"Give up {count} for good?"):
+        raise Refused("not confirmed; nothing was given up")
 
 
 def run(args: Parsed, out: Terminal) -> int:
@@ -45,13 +60,9 @@ def run(args: Parsed, out: Terminal) -> int:
         days = config.retention_keep_days if keep_days is None else keep_days
         largest = config.retention_max_bytes if max_bytes is None else max_bytes
         is_dry = args.flag("dry-run")
-        if not is_dry and not args.flag("yes") and out.is_interactive:
+        if not is_dry and not args.flag("yes"):
             planned = prune(ws, keep_last=last, keep_days=days, max_bytes=largest, dry_run=True)
-            for entry in planned.entries:
-                out.line(describe(entry, out))
-            question = f"Give up {humane.count(len(planned.entries), 'entry', 'entries')} for good?"
-            if planned.entries and not out.confirm(question):
-                raise Refused("not confirmed; nothing was given up")
+            _confirm(planned, out)
         pruned = prune(ws, keep_last=last, keep_days=days, max_bytes=largest, dry_run=is_dry)
     out.answer(
         dry_run=is_dry,

@@ -24,4 +24,4 @@ WORDS = Words("Redo {count}?", "Back to {target}", "Nothing to redo: {everything
 
 def run(args: Parsed, out: Terminal) -> int:
     with opening.workspace(args, out) as ws:
-        return carry_out(ws.redo, out, WORDS, dry_run=args.flag("dry-run"), ask=False)
+        return carry_out(ws.redo, ws, out, WORDS, dry_run=args.flag("dry-run"), ask=False)

@@ -55,4 +55,4 @@ def run(args: Parsed, out: Terminal) -> int:
         def move(*, dry_run: bool, expect: str) -> tuple[Plan, Report | None]:
             return ws.revert(paths, args.maybe("to"), hunks=hunks, dry_run=dry_run, expect=expect)
 
-        return carry_out(move, out, WORDS, dry_run=args.flag("dry-run"), ask=False)
+        return carry_out(move, ws, out, WORDS, dry_run=args.flag("dry-run"), ask=False)

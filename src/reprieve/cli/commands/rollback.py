@@ -96,7 +96,7 @@ def _effects_alone(args: Parsed, out: Terminal) -> int:
             return compensate(ws, asked, expect or plan.id)
 
         words = Words("Undo {count}?", "", "No effects to undo")
-        return carry_out(move, out, words, dry_run=args.flag("dry-run"), ask=not args.flag("yes"))
+        return carry_out(move, ws, out, words, dry_run=args.flag("dry-run"), ask=not args.flag("yes"))
 
 
 def run(args: Parsed, out: Terminal) -> int:
@@ -135,7 +135,7 @@ def run(args: Parsed, out: Terminal) -> int:
 
         code = 0
         if not args.flag("conversation-only"):
-            code = carry_out(move, out, words, dry_run=args.flag("dry-run"), ask=not args.flag("yes"))
+            code = carry_out(move, ws, out, words, dry_run=args.flag("dry-run"), ask=not args.flag("yes"))
         if targets and os.path.lexists(os.path.join(ws.home, "threads", f"{ws.id}.db")):
             from reprieve.cli.offering import offer_threads
 

@@ -221,7 +221,10 @@ def _with_files(
         assert rolled.plan is not None
         return rolled.plan, rolled.report
 
-    code = carry_out(move, out, _FILES, dry_run=False, ask=not args.flag("yes"))
+    if files is None:
+        move(dry_run=True, expect="")  # raises: no files belong to these threads
+    assert files is not None
+    code = carry_out(move, files.ws, out, _FILES, dry_run=False, ask=not args.flag("yes"))
     return moved[-1], code
 
 

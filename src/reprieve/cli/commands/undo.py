@@ -62,4 +62,4 @@ def run(args: Parsed, out: Terminal) -> int:
                 expect=expect,
             )
 
-        return carry_out(move, out, WORDS, dry_run=args.flag("dry-run"), ask=not args.flag("yes"))
+        return carry_out(move, ws, out, WORDS, dry_run=args.flag("dry-run"), ask=not args.flag("yes"))

@@ -23,6 +23,7 @@ LATE = (
     "reprieve.app.hooks",
     "reprieve.app.moves",
     "reprieve.app.outside",
+    "reprieve.app.persons",
     "reprieve.app.render",
     "reprieve.app.run",
     "reprieve.app.steps",
