@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support import Cli
+from support.settings import write_accepted
 
 
 def test_the_id_is_the_last_word_of_the_last_line(cli: Cli) -> None:
@@ -61,7 +62,7 @@ def test_only_what_changed_is_counted(cli: Cli, project: Path) -> None:
 
 
 def test_what_is_excluded_is_named_as_a_gap(cli: Cli, project: Path) -> None:
-    (project / "reprieve.toml").write_text('exclude = ["*.bin"]\n')
+    write_accepted(project, 'exclude = ["*.bin"]\n')
     gaps = cli("checkpoint", "--json").json["checkpoint"]["gaps"]
     assert [gap["path"] for gap in gaps] == ["data.bin"]
     assert gaps[0]["reason"]

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from reprieve.app.config import KEYS
 from support import Cli
+from support.settings import write_accepted
 
 
 def test_every_setting_is_listed_with_its_origin(cli: Cli, project: Path, tmp_path: Path) -> None:
     cli("init")
     (tmp_path / "config.toml").write_text('exclude = ["*.iso"]\n')
-    (project / "reprieve.toml").write_text("max_file_size = 5\n")
+    write_accepted(project, "max_file_size = 5\n")
     answer = cli("config", "--json", env={"REPRIEVE_RETENTION_KEEP_DAYS": "7"}).json
     settings = {setting["key"]: (setting["value"], setting["origin"]) for setting in answer["settings"]}
     assert set(settings) == {key.name for key in KEYS}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support import Cli
+from support.settings import write_accepted
 from support.terminal import at_terminal
 
 
@@ -127,7 +128,7 @@ def test_git_takes_the_rest_of_a_patch_with_a_binary_file_in_it(cli: Cli, projec
 
 
 def test_stat_says_why_an_excluded_file_is_not_compared(cli: Cli, project: Path) -> None:
-    (project / "reprieve.toml").write_text('exclude = ["*.log"]\n')
+    write_accepted(project, 'exclude = ["*.log"]\n')
     (project / "x.log").write_text("hello")
     cli("checkpoint")
     (project / "x.log").unlink()

@@ -21,6 +21,7 @@ from reprieve.model.hookevent import HookEvent
 from reprieve.store.packs import LocalPacks
 from support import Cli
 from support.claude import Claude, open_steps
+from support.settings import write_accepted
 
 
 @pytest.fixture
@@ -186,7 +187,7 @@ def test_switched_off_it_says_so_and_does_nothing(claude: Claude, home: Path) ->
 def test_WB17_a_gap_is_recorded_and_the_rest_is_captured(claude: Claude, project: Path, cli: Cli) -> None:
     """One thing that can't be captured: the hook goes on, the rest comes back, the gap is named."""
     os.mkfifo(project / "pipe")
-    (project / "reprieve.toml").write_text('exclude = ["data.bin"]\n')
+    write_accepted(project, 'exclude = ["data.bin"]\n')
     assert claude.before("c1") == {}
     (project / "README.md").write_text("wrecked")
     claude.after("c1")

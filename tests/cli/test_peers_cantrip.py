@@ -14,6 +14,7 @@ from pathlib import Path
 
 from support import Cli
 from support.acts import assert_tree, checkpoint, command, git, paths, powerless, redo, reprieve, rollback
+from support.settings import write_accepted
 from support.tree import fingerprint
 
 
@@ -33,7 +34,7 @@ def test_CT01_changed_ignore_rules_delete_nothing(cli: Cli, project: Path) -> No
 
 def test_CT01_what_the_checkpoint_never_saw_is_never_deleted(cli: Cli, project: Path) -> None:
     """Paths that were excluded at the checkpoint stay, also when the agent removes the exclude rule meanwhile."""
-    (project / "reprieve.toml").write_text('exclude = ["node_modules/", "*.secret"]\n')
+    write_accepted(project, 'exclude = ["node_modules/", "*.secret"]\n')
     (project / "node_modules").mkdir()
     (project / "node_modules" / "x.js").write_text("x\n")
     (project / "a.secret").write_text("not for the store\n")

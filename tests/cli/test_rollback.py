@@ -16,6 +16,7 @@ import pytest
 import reprieve
 from reprieve.files import steps
 from support import Cli
+from support.settings import write_accepted
 from support.terminal import at_terminal
 
 
@@ -166,7 +167,7 @@ def test_files_is_what_there_is_so_far(cli: Cli, broken: Path) -> None:
 
 def test_what_cannot_be_captured_now_is_left_named_and_told_by_the_exit_code(cli: Cli, broken: Path) -> None:
     """Its present content is not in the store, so it must not be replaced; the rest is taken back, and redo works."""
-    (broken / "reprieve.toml").write_text('max_file_size = "1kB"\n')
+    write_accepted(broken, 'max_file_size = "1kB"\n')
     (broken / "README.md").write_bytes(bytes(2000))
     result = cli("rollback", "good", check=False)
     assert result.code == 6
@@ -177,7 +178,7 @@ def test_what_cannot_be_captured_now_is_left_named_and_told_by_the_exit_code(cli
 
 def test_a_gap_elsewhere_is_no_concern_of_a_part(cli: Cli, broken: Path) -> None:
     """Only what was asked for can be done in part."""
-    (broken / "reprieve.toml").write_text('max_file_size = "1kB"\n')
+    write_accepted(broken, 'max_file_size = "1kB"\n')
     (broken / "README.md").write_bytes(bytes(2000))
     result = cli("rollback", "good", "--only", "src", check=False)
     assert (result.code, "not undone" in result.out) == (0, False)
@@ -186,7 +187,7 @@ def test_a_gap_elsewhere_is_no_concern_of_a_part(cli: Cli, broken: Path) -> None
 
 def test_when_nothing_can_be_taken_back_it_does_not_say_that_all_is_well(cli: Cli, broken: Path) -> None:
     cli("rollback", "good")
-    (broken / "reprieve.toml").write_text('max_file_size = "1kB"\n')
+    write_accepted(broken, 'max_file_size = "1kB"\n')
     cli("checkpoint", "configured")
     (broken / "README.md").write_bytes(bytes(2000))
     result = cli("rollback", "configured", check=False)
@@ -200,7 +201,7 @@ def test_what_is_not_protected_is_not_said_to_be_as_it_was_or_not_there(
     cli: Cli, project: Path, command: tuple[str, ...], path: str
 ) -> None:
     """Who names it is told that nothing was done about it, by the exit code too."""
-    (project / "reprieve.toml").write_text('exclude = ["secret/"]\nmax_file_size = "1MB"\n')
+    write_accepted(project, 'exclude = ["secret/"]\nmax_file_size = "1MB"\n')
     (project / "secret").mkdir()
     (project / "secret" / "key").write_text("1")
     (project / "big").write_bytes(bytes(2_000_000))
@@ -215,7 +216,7 @@ def test_what_is_not_protected_is_not_said_to_be_as_it_was_or_not_there(
 
 
 def test_a_file_that_was_excluded_since_is_named_where_it_is_asked_for(cli: Cli, broken: Path) -> None:
-    (broken / "reprieve.toml").write_text('exclude = ["README.md", "src/"]\n')
+    write_accepted(broken, 'exclude = ["README.md", "src/"]\n')
     for path in ("README.md", "src/util.py"):
         result = cli("revert", path, "--to", "good", "--json", check=False)
         left = result.json["report"]["not_undone"]

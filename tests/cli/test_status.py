@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support import Cli
+from support.settings import write_accepted
 
 
 def kinds(cli: Cli, *args: str) -> dict[str, str]:
@@ -78,7 +79,7 @@ def test_before_the_first_checkpoint_everything_is_unprotected(cli: Cli) -> None
 
 
 def test_gaps_are_named(cli: Cli, project: Path) -> None:
-    (project / "reprieve.toml").write_text('exclude = ["empty/"]\n')
+    write_accepted(project, 'exclude = ["empty/"]\n')
     cli("checkpoint")
     assert [gap["path"] for gap in cli("status", "--json").json["gaps"]] == ["empty"]
     assert "Not protected (1 path):" in cli("status").out

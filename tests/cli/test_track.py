@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support import Cli
+from support.settings import accept_settings, write_accepted
 from support.tree import fingerprint
 
 
@@ -114,7 +115,7 @@ def test_a_gap_in_a_tracked_folder_is_named(cli: Cli, project: Path, tmp_path: P
     sibling.mkdir()
     (sibling / "large").write_text("x" * 2000)
     cli("track", str(sibling))
-    (project / "reprieve.toml").write_text("max_file_size = 1000\n")
+    write_accepted(project, "max_file_size = 1000\n")
     gaps = cli("checkpoint", "--json").json["checkpoint"]["gaps"]
     assert str(sibling / "large") in [gap["path"] for gap in gaps]
 
@@ -450,7 +451,7 @@ def test_a_path_is_tracked_once(cli: Cli, project: Path, tmp_path: Path) -> None
     assert (inner / "a").read_text() == "1"
 
 
-def test_what_an_agent_excludes_there_is_named(cli: Cli, project: Path, tmp_path: Path) -> None:
+def test_what_an_agent_excludes_there_and_a_person_accepts_is_named(cli: Cli, project: Path, tmp_path: Path) -> None:
     """Nothing else moves in the tracked folder: what stays must be said all the same."""
     lib = tmp_path / "lib"
     lib.mkdir()
@@ -458,6 +459,7 @@ def test_what_an_agent_excludes_there_is_named(cli: Cli, project: Path, tmp_path
     cli("track", str(lib))
     cli("checkpoint", "start")
     cli("run", "--label", "agent", "--", "sh", "-c", f"echo 'exclude = [\"f\"]' > reprieve.toml; echo bad > {lib}/f")
+    accept_settings(project)
     first = cli("rollback", "start", "--json", check=False)
     assert first.code == 6, first.out + first.err
     named = {gap["path"]: gap["reason"] for gap in first.json["report"]["not_undone"]}
@@ -470,7 +472,7 @@ def test_an_exclude_never_names_what_is_tracked(cli: Cli, project: Path, tmp_pat
     (lib / "lib").mkdir(parents=True)
     (lib / "f").write_text("good")
     (lib / "lib" / "out").write_text("made")
-    (project / "reprieve.toml").write_text('exclude = ["lib/"]\n')
+    write_accepted(project, 'exclude = ["lib/"]\n')
     cli("track", str(lib))
     cli("checkpoint", "start")
     cli("run", "--label", "agent", "--", "sh", "-c", f"echo bad > {lib}/f; echo bad > {lib}/lib/out")

@@ -17,6 +17,7 @@ from reprieve.app.watch import Watch, Watching
 from reprieve.model.reporter import Reporter
 from support import Cli
 from support.acts import assert_tree, changes, redo, script, wait_until
+from support.settings import write_accepted
 from support.tree import fingerprint
 from support.watching import watching
 
@@ -156,7 +157,7 @@ def test_a_folder_that_moves_is_followed_inside_and_forgotten_outside(cli: Cli, 
 
 
 def test_what_is_excluded_wakes_nobody_until_it_no_longer_is(cli: Cli, project: Path) -> None:
-    (project / "reprieve.toml").write_text('exclude = ["junk/"]\n')
+    write_accepted(project, 'exclude = ["junk/"]\n')
     (project / "junk").mkdir()
     with watching(project) as watch:
         (project / "junk" / "a").touch()

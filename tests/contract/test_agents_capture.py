@@ -15,6 +15,7 @@ import pytest
 from support import Cli
 from support.acts import assert_tree, command, wait_until
 from support.desk import TEXT, Desk, Gate
+from support.settings import write_accepted
 from support.tree import fingerprint
 from support.worlds import xattrs_work
 
@@ -286,7 +287,7 @@ def test_A6_one_name_of_a_file_taken_back_alone_leaves_the_other_as_it_is(desk: 
 def test_A8_what_cannot_be_captured_is_told_at_once_and_never_claimed(cli: Cli, project: Path) -> None:
     """A file over the limit: named at the checkpoint, not restored from an older state, named as not undone."""
     (project / "big").write_text("old\n")
-    (project / "reprieve.toml").write_text("max_file_size = 4500\n")
+    write_accepted(project, "max_file_size = 4500\n")
     start = cli("checkpoint", "--json").json["checkpoint"]["id"]
     ran = cli("run", "--label", "agent", "--", "sh", "-c", "head -c 5000 /dev/zero > big; echo x > made")
     assert "not protected: big" in ran.err

@@ -13,6 +13,7 @@ from support import Cli, Result
 from support.acts import assert_tree, checkpoint, named, paths, powerless, redo, rollback
 from support.mounts import mounted, tool
 from support.rootly import root_only
+from support.settings import write_accepted
 from support.tree import fingerprint
 
 # --- whose it is ------------------------------------------------------------------------------------------------
@@ -415,7 +416,7 @@ def test_F32_a_file_or_folder_bound_from_the_same_file_system_is_left_alone(
 def test_F32_a_mount_that_is_excluded_is_not_named_for_being_one(cli: Cli, project: Path, tmp_path: Path) -> None:
     source = tmp_path / "env"
     source.write_text("outside\n")
-    (project / "reprieve.toml").write_text('exclude = [".env", "cache"]\n')
+    write_accepted(project, 'exclude = [".env", "cache"]\n')
     (project / "cache").mkdir()
     with (
         mounted("bind", project / ".env", scratch=tmp_path, source=source),

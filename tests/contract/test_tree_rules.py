@@ -10,6 +10,7 @@ import pytest
 
 from support import Cli
 from support.acts import assert_tree, changes, checkpoint, git, named, paths, redo, rollback, script
+from support.settings import write_accepted
 from support.shims import build
 from support.tree import fingerprint
 
@@ -139,7 +140,7 @@ def test_F40_dependencies_and_build_output_are_included_by_default(cli: Cli, pro
 
 def test_F40_a_rollback_never_touches_what_is_excluded(cli: Cli, project: Path) -> None:
     """Excluded paths are gaps: not captured, not deleted, not restored, whatever happens around them."""
-    (project / "reprieve.toml").write_text('exclude = ["node_modules/", "*.o", "/build"]\n')
+    write_accepted(project, 'exclude = ["node_modules/", "*.o", "/build"]\n')
     (project / "node_modules" / "a").mkdir(parents=True)
     (project / "node_modules" / "a" / "index.js").write_text("one\n")
     (project / "build").mkdir()
@@ -167,7 +168,7 @@ def test_F40_a_rollback_never_touches_what_is_excluded(cli: Cli, project: Path) 
 
 def test_F40_a_new_folder_that_holds_something_excluded_is_not_removed_with_it(cli: Cli, project: Path) -> None:
     """The agent's folder goes as far as it was saved; what was not captured stays, and is named."""
-    (project / "reprieve.toml").write_text('exclude = ["*.keep"]\n')
+    write_accepted(project, 'exclude = ["*.keep"]\n')
     cli("checkpoint", check=False)
     (project / "new" / "deep").mkdir(parents=True)
     (project / "new" / "plain.txt").write_text("plain\n")
@@ -189,7 +190,7 @@ ODD_RULES = """exclude = [
 
 def test_F41_odd_rules_stop_nobody(cli: Cli, project: Path) -> None:
     """Empty, negated, unclosed and contradictory patterns: commands work, and what they hit is named."""
-    (project / "reprieve.toml").write_text(ODD_RULES)
+    write_accepted(project, ODD_RULES)
     for name in ("x.log", "kept.log", "a.tmp"):
         (project / name).write_text("one\n")
     made = cli("checkpoint", "--json", check=False)
@@ -210,7 +211,8 @@ def test_F41_a_rule_file_that_is_no_rule_file(cli: Cli, project: Path, size: str
     path = project / "reprieve.toml"
     checkpoint(cli)
     if size == "long":
-        path.write_text("exclude = [\n" + "".join(f'  "no-such-{i}/**/x*",\n' for i in range(3_000)) + ' "z.log"]\n')
+        rules = "".join(f'  "no-such-{i}/**/x*",\n' for i in range(3_000))
+        write_accepted(project, f'exclude = [\n{rules} "z.log"]\n')
     elif size == "huge":
         path.write_text("exclude = [\n" + "".join(f'  "no-such-{i}",\n' for i in range(150_000)) + "]\n")
     elif size == "binary":
@@ -233,7 +235,7 @@ def test_F41_what_is_excluded_now_but_was_captured_is_not_deleted(cli: Cli, proj
     """Rules that change between two checkpoints make nothing disappear, in either direction."""
     (project / "a.log").write_text("captured\n")
     first = checkpoint(cli)
-    (project / "reprieve.toml").write_text('exclude = ["*.log"]\n')
+    write_accepted(project, 'exclude = ["*.log"]\n')
     second = cli("checkpoint", "--json", check=False).json["checkpoint"]["id"]
     assert (project / "a.log").read_text() == "captured\n"
     for ref in (first, second, first, second):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import reprieve
+from support.settings import write_accepted
 
 sqlalchemy = pytest.importorskip("sqlalchemy")
 pytest.importorskip("sqlalchemy.orm")
@@ -314,7 +315,7 @@ def test_a_database_that_is_not_all_in_the_checkpoints_is_named_once(
 ) -> None:
     patterns = {"excluded": "*.db", "its log is excluded": "*-wal"}
     if where in patterns:
-        (project / "reprieve.toml").write_text(f'exclude = ["{patterns[where]}"]\n')
+        write_accepted(project, f'exclude = ["{patterns[where]}"]\n')
     with reprieve.open(project) as ws:
         connection = sqlite3.connect(project / "app.db")
         connection.execute("CREATE TABLE t (name TEXT)")

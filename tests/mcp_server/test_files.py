@@ -9,6 +9,7 @@ import pytest
 
 from reprieve.mcp import answering
 from support.agentdesk import Agent, Person, drive
+from support.settings import write_accepted
 
 
 def test_a_rollback_is_planned_then_applied_after_a_persons_yes(server: Any, project: Path) -> None:
@@ -113,7 +114,7 @@ def test_tracked_paths_are_in_a_checkpoint_when_the_call_returns(server: Any, pr
 
 def test_only_what_a_checkpoint_holds_is_said_to_be_protected(server: Any, project: Path) -> None:
     """Excluded, too large, not there, behind a link: each with its reason, also in a folder that is held."""
-    (project / "reprieve.toml").write_text('exclude = ["*.env", "cache/"]\nmax_file_size = "10 kB"\n')
+    write_accepted(project, 'exclude = ["*.env", "cache/"]\nmax_file_size = "10 kB"\n')
     (project / "cache").mkdir()
     (project / "cache" / "thing").write_text("x")
     (project / "src" / "secret.env").write_text("x")

@@ -13,6 +13,7 @@ from reprieve.mcp.catalog import TOOLS
 from reprieve.mcp.server import make
 from support import Cli
 from support.agentdesk import Agent, Person, drive
+from support.settings import write_accepted
 
 OUTSIDE = (
     "../outside.txt", "src/../../outside.txt", "/etc/passwd", "//etc/passwd", "../project-evil/x", "..",
@@ -250,7 +251,7 @@ def test_S37_a_loop_of_checkpoints_has_an_end_and_a_large_file_is_a_named_gap(
     project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reprieve.mcp.tool._CHECKPOINTS", 5)
-    (project / "reprieve.toml").write_text('max_file_size = "1 MB"\n')
+    write_accepted(project, 'max_file_size = "1 MB"\n')
     (project / "huge").write_bytes(os.urandom(2_000_000))
 
     async def scenario(agent: Agent) -> None:

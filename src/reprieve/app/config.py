@@ -3,9 +3,9 @@
     flag  >  environment  >  user's config.toml, tightened by the workspace's reprieve.toml  >  default
 
 The user's file is trusted; a mistake in it is an error. reprieve.toml lies in the tree, where an agent can edit it:
-it can add excludes (each is a named gap), lower the size limit and lengthen retention, nothing else, and a mistake
-in it is a problem that the caller reports, because a broken file in the tree must not stand in the way of the
-rollback that repairs it.
+what it tightens holds at once, what it weakens only after a person accepted it (`weaker`), and a mistake in it is a
+problem that the caller reports, because a broken file in the tree must not stand in the way of the rollback that
+repairs it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 
 from reprieve.app import places
+from reprieve.app.weaker import Weaker, settle
 from reprieve.errors import Misconfigured
 from reprieve.model import change
 from reprieve.model.value import Value
@@ -27,7 +28,9 @@ class Key(Value):
     name: str
     kind: str  # patterns, size, bool, count, choice, text, reference (to a credential)
     default: object
-    workspace: str  # what reprieve.toml may do: add, lower, raise, last (a later choice), or "" for nothing
+    # What reprieve.toml may do at once: lower it, raise it, choose a later one (last). The other direction needs a
+    # person's acceptance; "accept": every value does; "": only the user's own file sets it
+    workspace: str
     variable: str  # environment variable that overrides it, "" if none
     summary: str
     choices: tuple[str, ...] = ()
@@ -42,7 +45,7 @@ KEYS = (
         "exclude",
         "patterns",
         (),
-        "add",
+        "accept",
         "",
         "Patterns in gitignore syntax of what is not protected; each match is named as a gap and never touched",
     ),
@@ -50,7 +53,7 @@ KEYS = (
         "max_file_size",
         "size",
         0,
-        "lower",
+        "accept",
         "REPRIEVE_MAX_FILE_SIZE",
         'Larger files are not captured and named as gaps; bytes or a form such as "2GB"; 0 means no limit',
     ),
@@ -381,6 +384,8 @@ class Config(Value):
     helper_watch: bool = True
     origins: tuple[tuple[str, str], ...] = ()  # key name, where its value comes from; absent: default
     problems: tuple[str, ...] = ()  # what is wrong with the workspace's file; what it says there is ignored
+    weaker: tuple[Weaker, ...] = ()  # what that file asks for and nobody accepted; it has no effect
+    accepted: tuple[tuple[str, object], ...] = ()  # of what somebody accepted: what the file still asks for
 
     def value(self, name: str) -> object:
         """The value of a key by its name."""
@@ -391,8 +396,11 @@ class Config(Value):
         return dict(self.origins).get(name, "default")
 
 
-def load(root: bytes | None = None) -> Config:
-    """The settings for the workspace at root (None: the user's alone). Raises Misconfigured."""
+def load(root: bytes | None = None, kept: str = "") -> Config:
+    """The settings for the workspace at root (None: the user's alone). Raises Misconfigured.
+
+    `kept`: the settings of the workspace's record, with what a person accepted.
+    """
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
     path = places.user_config()
@@ -401,27 +409,34 @@ def load(root: bytes | None = None) -> Config:
         key = find_key(name, path)
         values[key.attribute] = convert(key, value, path)
         origins[name] = path
-    problems: list[str] = []
+    more: dict[str, tuple[object, ...]] = {}
     if root is not None:
-        _tighten(root, values, origins, problems)
+        accepted = accepted_in(kept)
+        more = _with_workspace(root, values, origins, accepted)
+        more.setdefault("accepted", tuple(accepted.items()))  # a broken file withdraws nothing
     for key in _VARIABLES:
         given = os.environ.get(key.variable, "")
         if given:
             values[key.attribute] = convert(key, given, key.variable)
             origins[key.name] = key.variable
-    if not origins and not problems:
+    if not origins and not any(more.values()):
         return Config()
-    return Config().replace(**values, origins=tuple(origins.items()), problems=tuple(problems))
+    return Config().replace(**values, origins=tuple(origins.items()), **more)
 
 
-def _tighten(root: bytes, values: dict[str, object], origins: dict[str, str], problems: list[str]) -> None:
+def _with_workspace(
+    root: bytes, values: dict[str, object], origins: dict[str, str], accepted: dict[str, object]
+) -> dict[str, tuple[object, ...]]:
+    """Add what reprieve.toml may say to `values` and `origins`; the rest of a Config, as far as it is not empty."""
     path = os.path.join(os.fsdecode(root), WORKSPACE_FILE)
     try:
         text = _read(path, follow=False)
         settings = _parse(text, WORKSPACE_FILE) if text else {}
     except Misconfigured as error:
-        problems.append(error.message)
-        return
+        return {"problems": (error.message,)}
+    problems: list[str] = []
+    weaker: list[Weaker] = []
+    held: list[tuple[str, object]] = []
     for name, raw in settings.items():
         try:
             key = find_key(name, WORKSPACE_FILE)
@@ -429,26 +444,34 @@ def _tighten(root: bytes, values: dict[str, object], origins: dict[str, str], pr
         except Misconfigured as error:
             problems.append(" ".join((error.message + ";", *error.hints)) if error.hints else error.message)
             continue
-        present = values.get(key.attribute, key.default)
-        tightened = _combine(key, present, value)
-        if tightened is None:
+        if not key.workspace:
             problems.append(f"{WORKSPACE_FILE}: '{name}' can be set only in the user's configuration")
-        elif tightened != present:
-            values[key.attribute] = tightened
+            continue
+        own = values.get(key.attribute, key.default)
+        settled = settle(key, own, value, accepted.get(name))
+        if settled.value != own:
+            values[key.attribute] = settled.value
             origins[name] = f"{origins[name]}, {path}" if name in origins else path
+        if settled.accepted is not None:
+            held.append((name, settled.accepted))
+        if settled.weaker is not None:
+            weaker.append(settled.weaker)
+    return {"problems": tuple(problems), "weaker": tuple(weaker), "accepted": tuple(held)}
 
 
-def _combine(key: Key, present: object, value: object) -> object:
-    if key.workspace == "add":
-        assert isinstance(present, tuple) and isinstance(value, tuple)
-        return present + value
-    if key.workspace == "last":  # of the choices: the strictest
-        return max((str(present), str(value)), key=key.choices.index)
-    if key.workspace and isinstance(present, int) and isinstance(value, int):
-        if key.workspace == "raise":
-            return max(present, value)
-        return min(present, value) if present and value else present or value  # 0 is no limit
-    return None
+def accepted_in(kept: str) -> dict[str, object]:
+    """What a person accepted, by the names of keys. What can't be read was not accepted."""
+    if '"accepted":' not in kept:
+        return {}
+    import json
+
+    found: dict[str, object] = {}
+    for name, value in json.loads(kept)["accepted"].items():
+        try:
+            found[name] = convert(find_key(name), value, name)
+        except Misconfigured:
+            continue  # a setting that is no longer there, or has another type now
+    return found
 
 
 def find_key(name: str, where: str = "") -> Key:

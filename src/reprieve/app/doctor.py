@@ -8,6 +8,7 @@ import shutil
 from reprieve.app import places
 from reprieve.app.care import verify
 from reprieve.app.finding import open_workspace
+from reprieve.app.weaker import ACCEPT
 from reprieve.errors import Misconfigured, ReprieveError
 from reprieve.files import native
 from reprieve.model.reporter import Reporter
@@ -48,6 +49,9 @@ def diagnose(start: str, reporter: Reporter | None = None) -> list[Finding]:
         found += file_system(ws)
         found += _contents(ws)
         found += [Finding("bad", "configuration", text, "correct reprieve.toml") for text in ws.config.problems]
+        if ws.config.weaker:
+            text = "reprieve.toml asks for less protection, without effect so far"
+            found.append(Finding("warn", "configuration", text, f"see what it would change: {ACCEPT} --dry-run"))
     return found
 
 

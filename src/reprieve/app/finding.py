@@ -8,6 +8,7 @@ import time
 from reprieve.app import config as settings
 from reprieve.app import places
 from reprieve.app.identity import recognise
+from reprieve.app.weaker import sentence
 from reprieve.app.workspace import Workspace
 from reprieve.errors import Misconfigured, Refused
 from reprieve.files import native, promised
@@ -86,16 +87,22 @@ def open_record(
     every: Sequence[WorkspaceRecord] | None = None,
 ) -> Workspace:
     """A workspace whose folder is open. `every`: the store's workspaces, if there are tracked paths among them."""
-    config = settings.load(record.root)
+    config = settings.load(record.root, record.settings)
     for problem in config.problems:
         reporter.warn(problem)
+    if config.weaker:
+        reporter.warn(sentence(config.weaker))
+    if '"accepted":' in record.settings and dict(config.accepted) != settings.accepted_in(record.settings):
+        from reprieve.app.accepting import withdraw
+
+        withdraw(store, record, config.accepted)
     ws = Workspace(
         record,
         store=store,
         home=home,
         root_fd=root_fd,
         config=config,
-        limits=_limits(config, record.root, home),
+        limits=limits_of(config, record.root, home),
         reporter=reporter,
         clock=clock,
     )
@@ -175,7 +182,8 @@ def _create(store: Store, path: bytes, home: str, *, allow_anywhere: bool, now_n
     return record, fd
 
 
-def _limits(config: Config, root: bytes, home: str) -> Limits:
+def limits_of(config: Config, root: bytes, home: str) -> Limits:
+    """What of a tree is not captured under these settings."""
     excludes = None
     if config.exclude:
         from reprieve.files.ignore import Excludes

@@ -20,11 +20,13 @@ from reprieve.app.hook_moment import actor_of, key_of, opening, step_of, talk_at
 from reprieve.app.hook_places import Places
 from reprieve.app.hook_words import describe, note_for, reaches_out, title
 from reprieve.app.recent import Recent, look_back, note_of
+from reprieve.app.weaker import sentence
 from reprieve.errors import ReprieveError
 from reprieve.files import afterwards, promised
 from reprieve.files.processes import RUN, orphans, patron
 from reprieve.model import talk as moments
 from reprieve.model.actor import of_session, plain
+from reprieve.model.change import WORKSPACE_FILE
 from reprieve.model.hookevent import (
     AFTER,
     BEFORE,
@@ -183,6 +185,7 @@ class _Hook:
         self.step = step_of(event)
         self.recent = Recent()
         self.note = ""
+        self.weaker = ""  # what reprieve.toml asks for since the step that ends here
         self.has_closed = False  # a window was closed here
         self.is_found = False  # the call that the event is about has a window here
         self.asked: Stopped | None = None  # what the person is to be asked before the call runs
@@ -202,7 +205,7 @@ class _Hook:
                 self._end()
             if self.note and look_back(self.ws.timeline, self.who, inner=event.parent or "").moves:
                 self.note = ""  # nothing was recorded by which we would know that it is told
-        return self.note
+        return "\n\n".join(filter(None, (self.note, self.weaker)))
 
     # -- the events
 
@@ -333,7 +336,8 @@ class _Hook:
         talk = talk_json(self._talk(moments.END, self._turn()))
         label = f"{title(describe(event))} ({'its end came late' if id else 'its beginning was not seen'})"
         data = sealed(before, talk) if before else f"{{{talk}}}"
-        self.ws.checkpoint(label, actor=self.actor, step=self.step, data=data, closes=id, only_changes=True)
+        made = self.ws.checkpoint(label, actor=self.actor, step=self.step, data=data, closes=id, only_changes=True)
+        self._look_at_settings(before, made.entry)
 
     def _late(self) -> tuple[str, str] | None:
         """The window of the call that ends now though none is open, and the checkpoint before it; "" if never seen.
@@ -453,6 +457,16 @@ class _Hook:
         dead = [w for w in last.open if w not in now.open]
         return last.author() if dead == [window] else ""
 
+    def _look_at_settings(self, before: str, end: TimelineEntry) -> None:
+        """Tell the agent what its step wrote into reprieve.toml without effect; the person reads it there, too."""
+        if not self.can_note or not self.ws.config.weaker:
+            return
+        opened = self.ws.timeline.get(before)
+        changes = self.ws.capture.changes_between(opened.seq, end.seq) if opened is not None else []
+        if any(path == WORKSPACE_FILE for path, _, _ in changes):
+            text = sentence(self.ws.config.weaker, is_new=True)
+            self.weaker = f"Reprieve: {text}. Tell the user. Only they can accept it, in a terminal of their own."
+
     def _left(self, opened: TimelineEntry | None) -> tuple[tuple[int, int], ...]:
         """Processes that a shell's call left behind: what they write is not a person's."""
         if opened is None or self.event.command is None:
@@ -482,8 +496,9 @@ class _Hook:
         )
         talk = telling(self.event, talk, recent=self.recent, can_note=self.can_note)
         actor = "" if is_guess else self._author(window)
-        self.ws.close_window(window, label=label, more=talk_json(talk), left=self._left(opened), actor=actor)
+        made = self.ws.close_window(window, label=label, more=talk_json(talk), left=self._left(opened), actor=actor)
         self.has_closed = True
+        self._look_at_settings(window.opened, made.entry)
         # the entries since the look are our own: nothing new to tell, and the count goes on from here
         moves = () if self.can_note else self.recent.moves
         tip = self.ws.timeline.tip()

@@ -6,8 +6,9 @@ import fcntl
 import os
 import sys
 
+from reprieve.app.accepting import settings_now
 from reprieve.app.recording import Recording
-from reprieve.errors import Conflict, Refused
+from reprieve.errors import Conflict, Misconfigured, Refused
 from reprieve.files.attribution import last_standing
 from reprieve.files.processes import RUN, above, is_alive, left_by, name_of
 from reprieve.model.value import Value
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import FrameType
 
+    from reprieve.app.weaker import Weaker
     from reprieve.app.workspace import Workspace
     from reprieve.model.change import Gap
     from reprieve.model.plan import Plan, Report
@@ -39,6 +41,8 @@ class Ran(Value):
     still_running: tuple[tuple[int, str], ...] = ()  # (pid, name) of what it left behind when it was taken back
     is_check_red: bool = False  # the command went well; the check says otherwise
     problem: str = ""  # why its changes were not taken back, though they were to be
+    weaker: tuple[Weaker, ...] = ()  # what reprieve.toml asks for after it, and nobody accepted
+    mistakes: tuple[str, ...] = ()  # what is wrong with that file since the run
 
 
 def run(
@@ -85,6 +89,13 @@ def run(
         sealed = ws.close_window(window, label=label, left=left)
     ran = Ran(code, before.entry, sealed.entry, sealed.gaps, _changed(ws, before.entry, sealed.entry))
     ran = ran.replace(is_check_red=is_checked and code != 0)
+    try:
+        settings = settings_now(ws)
+    except Misconfigured as e:  # the user's own file, broken since
+        ran = ran.replace(mistakes=(e.message,))
+    else:
+        mistakes = tuple(problem for problem in settings.problems if problem not in ws.config.problems)
+        ran = ran.replace(weaker=settings.weaker, mistakes=mistakes)
     if code != 0 and on_failure == "rollback":
         try:
             plan, report = _take_back(ws, before.entry, sealed.entry, window)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from reprieve.app.checking import Verdict
     from reprieve.app.stopping import Stop
+    from reprieve.app.weaker import Weaker
     from reprieve.app.workspace import Made, Workspace
     from reprieve.files.snapshot import Limits
     from reprieve.files.watch import Watcher
@@ -72,6 +73,7 @@ class Watch:
         self._limits: Limits | None = None  # those that the watcher was made with
         self._limits_now: Limits | None = None
         self._last: TimelineEntry | None = None
+        self.weaker: tuple[Weaker, ...] = ()  # what reprieve.toml asked for last, and nobody accepted
 
     def run(self, *, once: bool = False, allow_anywhere: bool = False) -> None:
         """Until asked to stop, or with `once` until the first change was caught. Raises Misconfigured if it is gone."""
@@ -150,6 +152,7 @@ class Watch:
                 self.stop.wait(RETRY_S)
 
     def _take(self, ws: Workspace, label: str) -> Step | None:
+        self.weaker = ws.config.weaker
         before = ws.timeline.head()
         made: Made = ws.checkpoint(label, step=STEP, only_changes=True, label_of=None if label else title)
         self._last, self._limits_now = made.entry, ws.capture.limits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reprieve.app.finding import open_workspace
+from reprieve.app.weaker import as_json
 from reprieve.cli.spec import Option
 
 TYPE_CHECKING = False
@@ -16,9 +17,12 @@ ANYWHERE = Option("--anywhere", "Allow '/' and the home directory as a workspace
 
 def workspace(args: Parsed, out: Terminal, *, create: bool = False) -> Workspace:
     """The workspace around where the command works; `create` makes one there if there is none."""
-    return open_workspace(
+    ws = open_workspace(
         args.start, create=create, reporter=out.reporter, allow_anywhere=args.flag(ANYWHERE.name.removeprefix("--"))
     )
+    if ws.config.weaker:
+        out.answer(unaccepted_settings=as_json(ws.config.weaker))
+    return ws
 
 
 def timeline(args: Parsed, out: Terminal) -> Workspace:

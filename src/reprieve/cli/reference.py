@@ -41,6 +41,8 @@ those here stay.
   `not_undone`
 - report: `operation`, `restored`, `deleted`, `kept`, `conflicts`, `effects`, `not_undone`, `safety_checkpoint`, `redo`,
   `held_open` (gaps: what was taken back while a program has the old file open for writing)
+- `unaccepted_settings`, in the answer of any command if there are some: what `reprieve.toml` asks for without effect
+  until `config accept`; each `key`, `value`, `text`
 
 Paths are relative to the root, with `/`. Bytes that are not UTF-8 stand as `\\udcXX`.
 """
@@ -92,9 +94,10 @@ def _lines() -> Iterator[str]:
     yield JSON
     yield "## Settings\n"
     yield (
-        "Your own file is `config.toml` (see `reprieve config path`). A workspace may have a `reprieve.toml`; since\n"
-        "an agent can edit that one, it can only do what the third column says, and a mistake in it is a warning.\n"
-        "A command's option outranks the variable, which outranks the files.\n"
+        "Your own file is `config.toml` (see `reprieve config path`). A workspace may have a `reprieve.toml`.\n"
+        "Because an agent can edit that one, it does at once only what the third column says; what protects less\n"
+        "waits until a person runs `reprieve config accept`. A mistake in it is a warning. A command's option\n"
+        "outranks the variable, which outranks the files.\n"
     )
     yield from _table(("key", "default", "reprieve.toml may", "variable", "meaning"), [_key_row(key) for key in KEYS])
     yield "\nSizes are bytes, or `20MB` (millions) or `20MiB` (times 1,048,576).\n"
@@ -137,9 +140,12 @@ def _option_row(option: Option) -> tuple[str, str]:
 
 def _key_row(key: Key) -> tuple[str, ...]:
     default = {"()": "none", "False": "false"}.get(str(key.default), str(key.default))
-    may = {"add": "add to it", "lower": "lower it", "raise": "raise it", "last": "choose a later one"}.get(
-        key.workspace, "not set it"
-    )
+    may = {
+        "accept": "lower it once accepted" if key.kind == "size" else "add to it once accepted",
+        "lower": "lower it; raise it once accepted",
+        "raise": "raise it; lower it once accepted",
+        "last": f"choose {key.choices[-1]}; others once accepted" if key.choices else "",
+    }.get(key.workspace, "not set it")
     return f"`{key.name}`", default, may, f"`{key.variable}`" if key.variable else "", key.summary
 
 

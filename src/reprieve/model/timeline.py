@@ -6,6 +6,7 @@ from reprieve.model.value import Value
 
 CHECKPOINT, ROLLBACK, UNDO, REVERT, REDO = "checkpoint", "rollback", "undo", "revert", "redo"
 PRUNE, FORGET = "prune", "forget"
+ACCEPT = "accept"  # a person let weaker settings of reprieve.toml take effect
 
 MOVES = (ROLLBACK, UNDO, REVERT, REDO)  # kinds that moved the world
 PART = "part"  # what a rollback was of, if only of single paths or of one actor's work

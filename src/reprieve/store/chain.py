@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 
 from reprieve.errors import StoreCorrupted
-from reprieve.model.timeline import FORGET, PRUNE, TimelineEntry
+from reprieve.model.timeline import ACCEPT, FORGET, PRUNE, TimelineEntry
 from reprieve.store.hashing import sha256
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reprieve.model.timeline import Draft
 
 FIRST_PREV = bytes(32)
-NOT_POINTS = (PRUNE, FORGET)  # kinds that leave the tree where it was and are no place to return to
+NOT_POINTS = (PRUNE, FORGET, ACCEPT)  # kinds that leave the tree where it was and are no place to return to
 ID_LENGTH = 10
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # no i, l, o, u: nothing to misread, no words
 _TAG = b"reprieve entry 1\0"

@@ -32,7 +32,7 @@ def test_without_files_the_defaults_hold(home: Path, tmp_path: Path) -> None:
 
 def test_every_key_is_a_field_with_the_same_default() -> None:
     fields = {key.attribute for key in config.KEYS}
-    assert fields == set(config.Config._fields) - {"origins", "problems"}
+    assert fields == set(config.Config._fields) - {"origins", "problems", "weaker", "accepted"}
 
 
 def test_the_users_file_is_read(user_file: Path) -> None:
@@ -83,15 +83,23 @@ def test_the_environment_outranks_files(user_file: Path, tmp_path: Path, monkeyp
     assert found.origin("max_file_size") == "REPRIEVE_MAX_FILE_SIZE"
 
 
-def test_the_tree_can_add_excludes_lower_limits_and_lengthen_retention(user_file: Path, tmp_path: Path) -> None:
+def test_the_tree_can_lengthen_retention_and_with_a_persons_acceptance_exclude_more(
+    user_file: Path, tmp_path: Path
+) -> None:
     user_file.write_text('exclude = ["a"]\nmax_file_size = 100\n[retention]\nkeep_last = 10\nkeep_days = 10\n')
     (tmp_path / "reprieve.toml").write_text(
         'exclude = ["b"]\nmax_file_size = 50\n[retention]\nkeep_last = 20\nkeep_days = 5\n'
     )
     found = config.load(os.fsencode(tmp_path))
+    assert found.exclude == ("a",)
+    assert (found.max_file_size, found.retention_keep_last, found.retention_keep_days) == (100, 20, 10)
+    assert [one.key for one in found.weaker] == ["exclude", "max_file_size", "retention.keep_days"]
+    assert found.problems == found.accepted == ()
+    kept = '{"accepted":{"exclude":["b"],"max_file_size":50,"retention.keep_days":5}}'
+    found = config.load(os.fsencode(tmp_path), kept)
     assert found.exclude == ("a", "b")
-    assert (found.max_file_size, found.retention_keep_last, found.retention_keep_days) == (50, 20, 10)
-    assert found.problems == ()
+    assert (found.max_file_size, found.retention_keep_last, found.retention_keep_days) == (50, 20, 5)
+    assert found.problems == found.weaker == ()
 
 
 def test_the_tree_cannot_loosen_anything(user_file: Path, tmp_path: Path) -> None:
@@ -101,7 +109,10 @@ def test_the_tree_cannot_loosen_anything(user_file: Path, tmp_path: Path) -> Non
         "max_file_size = 1000\ncross_mounts = true\n[retention]\nkeep_last = 1\nmax_bytes = 1\n"
     )
     found = config.load(os.fsencode(tmp_path))
-    assert found == config.Config().replace(max_file_size=100, origins=found.origins, problems=found.problems)
+    assert found == config.Config().replace(
+        max_file_size=100, origins=found.origins, problems=found.problems, weaker=found.weaker
+    )
+    assert [one.key for one in found.weaker] == ["retention.keep_last"]
     assert len(found.problems) == 2
     assert all("only in the user's configuration" in problem for problem in found.problems)
 

@@ -10,7 +10,7 @@ from reprieve.cli.show_effects import one_line
 from reprieve.cli.spec import Command, Option, Parsed
 from reprieve.cli.terminal import Terminal
 from reprieve.model.actor import matches, said
-from reprieve.model.timeline import CHECKPOINT, FORGET, MOVES, PRUNE, TimelineEntry
+from reprieve.model.timeline import ACCEPT, CHECKPOINT, FORGET, MOVES, PRUNE, TimelineEntry
 
 SPEC = Command(
     "log",
@@ -82,7 +82,7 @@ def describe(entry: TimelineEntry, out: Terminal) -> str:
         words.append(f"step {humane.safe(entry.step)}")
     if entry.actor and entry.actor != "unknown":
         words.append(f"by {humane.safe(said(entry.actor))}")
-    if entry.kind not in (PRUNE, FORGET):
+    if entry.kind not in (PRUNE, FORGET, ACCEPT):
         words.append(f"{humane.count(entry.changed, 'path')} changed" if entry.changed else "no change")
     if entry.is_pinned:
         words.append("pinned")

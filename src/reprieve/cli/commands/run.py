@@ -8,6 +8,7 @@ import sys
 from reprieve.app.render import checkpoint_json, plan_json, report_json
 from reprieve.app.run import Ran
 from reprieve.app.run import run as run_command
+from reprieve.app.weaker import as_json, sentence
 from reprieve.cli import humane, opening
 from reprieve.cli.spec import Argument, Command, Option, Parsed
 from reprieve.cli.terminal import Terminal
@@ -83,6 +84,7 @@ def run(args: Parsed, out: Terminal) -> int:
                 record_http=args.flag("record-http"),
             )
             held = _held(ws, done) if args.flag("hold-mail") else 0
+            is_weaker = bool(done.weaker) and done.weaker != ws.config.weaker
         finally:
             if kept_out is not None:
                 os.dup2(kept_out, 1)
@@ -100,6 +102,7 @@ def run(args: Parsed, out: Terminal) -> int:
             undo_effects=_undo_effects(done) if _standing(done) else None,
             not_taken_back=done.problem or None,
             **({"held_mail": held} if args.flag("hold-mail") else {}),
+            **({"unaccepted_settings": as_json(done.weaker)} if done.weaker or ws.config.weaker else {}),
         )
     elif not out.quiet:
         # On standard error: standard output belongs to the command
@@ -109,6 +112,10 @@ def run(args: Parsed, out: Terminal) -> int:
         if done.gaps:
             some = ", ".join(humane.path(gap.path) for gap in done.gaps[:3]) + (", …" if len(done.gaps) > 3 else "")
             say(f"Reprieve: not protected: {some}; why: reprieve status")
+        for text in done.mistakes:
+            say(f"Reprieve: {humane.safe(text)}")
+        if is_weaker:
+            say(f"Reprieve: {humane.safe(sentence(done.weaker, is_new=True))}")
         for text in _after_failure(done):
             say(f"Reprieve: {text}")
         if held:

@@ -8,6 +8,7 @@ from reprieve.app.checking import KEEP, ROLLBACK, Checks
 from reprieve.app.render import checkpoint_json, report_json
 from reprieve.app.stopping import Stop
 from reprieve.app.watch import Step, Watch, Watching
+from reprieve.app.weaker import as_json
 from reprieve.cli import humane, opening
 from reprieve.cli.spec import Command, Option, Parsed
 from reprieve.cli.terminal import Terminal
@@ -119,4 +120,6 @@ def run(args: Parsed, out: Terminal) -> int:
         watch = Watch(args.start, stop=stop, watching=live, reporter=out.reporter, checks=checks)
         watch.run(once=args.flag("once"), allow_anywhere=args.flag("anywhere"))
     out.answer(steps=live.steps, checks=live.checks)
+    if watch.weaker:
+        out.answer(unaccepted_settings=as_json(watch.weaker))
     return 1 if args.flag("once") and checks is not None and checks.is_red else 0
