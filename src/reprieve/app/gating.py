@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from reprieve.app.workspace import Workspace
     from reprieve.model.hookevent import HookEvent
+    from reprieve.policy.scene import SimpleCommand
 
-    Commands = tuple[tuple[str, tuple[str, ...]], ...]  # folder and arguments of each
+    Commands = tuple[SimpleCommand, ...]  # whose effects are to be recorded, each with its folder
 
 AUTOPILOT = "autopilot"
 _UNSEEN = "its end was not reported"
@@ -75,7 +76,7 @@ def look(ws: Workspace, event: HookEvent, *, is_again: bool = False) -> tuple[Co
     if asked is not None and not (asked.decision == ASK and event.can_ask):
         raise asked
     known = [command for command in verdict.commands if command.match is not None and None not in command.argv]
-    return tuple((command.cwd or cwd, tuple(str(word) for word in command.argv)) for command in known), asked
+    return tuple(command.replace(cwd=command.cwd or cwd) for command in known), asked
 
 
 def begin(ws: Workspace, event: HookEvent, window: str, commands: Commands) -> None:
@@ -84,10 +85,14 @@ def begin(ws: Workspace, event: HookEvent, window: str, commands: Commands) -> N
     from reprieve.app.commands import catalog_of
 
     rules = catalog_of()
-    for number, (cwd, argv) in enumerate(commands):
+    for number, command in enumerate(commands):
         # agents without call ids make the same call again, and a call may run the same command twice
         call = f"{event.agent}:{event.session}:{event.call_id or event.input_key}/{window}/{number}"
-        begin_command(ws, argv, cwd=cwd, rules=rules, call=call, is_theirs=True)
+        argv = [str(word) for word in command.argv]
+        begin_command(
+            ws, argv, cwd=command.cwd, rules=rules, call=call, is_theirs=True, variables=dict(command.variables),
+            launcher=command.match.prefix[: command.match.prefix.index(argv[0])] if command.match is not None else (),
+        )  # fmt: skip
 
 
 def finish(ws: Workspace, window: str, end: str) -> None:
