@@ -64,6 +64,21 @@ def test_what_a_rule_uses_it_also_captures() -> None:
         assert set(rule.guard) <= {capture.name for capture in rule.capture if capture.when == AFTER}, rule.id
 
 
+def test_every_program_with_an_inverse_declares_what_selects_its_account() -> None:
+    """An inverse in another account does harm there; a program that has none says why."""
+    programs = {rule.program for rule in shipped().commands if rule.inverse}
+    declared = {program.name for program in shipped().programs if program.account is not None}
+    assert programs <= declared, f"declare account: {', '.join(sorted(programs - declared))}"
+
+
+def test_no_account_is_chosen_by_a_variable_that_changes_programs() -> None:
+    """Such a variable is never set for an inverse."""
+    never = ("LD_", "DYLD_", "PYTHON", "GIT_", "PERL", "RUBY", "NODE_", "JAVA_", "BASH_", "PATH")
+    for program in shipped().programs:
+        for name in (*program.account.variables, *program.account.secrets) if program.account else ():
+            assert not name.startswith(never), name
+
+
 def test_requests_stay_at_their_origin() -> None:
     for rule in shipped().requests:
         for path in [rule.inverse.path if rule.inverse else "/", rule.verify or "/", rule.before or "/"]:
@@ -314,6 +329,9 @@ def test_s24_rules_in_the_tree_are_not_looked_for(tmp_path: Path, monkeypatch: p
         (("args: [target]", "tested: maybe"), "commands[0].tested: must be true or false"),
         (("provider: mine", "provider: [mine]"), "provider: must be a text"),
         (("commands:", "rules:"), "rules: is not a field"),
+        (("reads: [status]", "account: {}"), "programs.deploy.account: needs variables"),
+        (("reads: [status]", "account: {none: x, variables: [Y]}"), "programs.deploy.account: needs variables"),
+        (("reads: [status]", "account: {files: [{path: x, take: y}]}"), "files[0].take: 'y' is not one of text"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, change: tuple[str, str], where: str) -> None:

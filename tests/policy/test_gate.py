@@ -105,7 +105,7 @@ def test_an_inverse_runs_where_and_as_whom_the_command_ran(
     "command",
     ["ssh host docker stop web", "docker exec box git push origin main", "cd $X; git push origin main",
     "cd missing; docker stop web",
-     "AWS_PROFILE=prod aws s3 mb s3://b", "export AWS_PROFILE=prod; aws s3 mb s3://b", "env A=1 docker stop web",
+     "AWS_PROFILE=$X aws s3 mb s3://b", "export AWS_PROFILE=$X; aws s3 mb s3://b", "env A=1 docker stop web",
      "sudo A=1 docker stop web", "su bob -c 'docker stop web'", "sudo -u $X docker stop web",
      "kubectl exec pod -- redis-cli SET a b"],
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """Record what known commands do outside of the folder: by the rule catalog, what was there before, and the way back.
 
-    match ─▶ captures before ─▶ intent ─▶ the command, by whoever runs it ─▶ captures after ─▶ outcome and inverse
+    match ─▶ account, captures before ─▶ intent ─▶ the command, by whoever runs it ─▶ captures after ─▶ outcome, inverse
 
 If what it takes to undo cannot be learned, the effect is recorded as irreversible and says why.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from reprieve.app import effects, journals
+from reprieve.effects import account as accounts
 from reprieve.effects.command import environment, found, inverse_of, printed, run_bounded
 from reprieve.errors import Refused, Usage
 from reprieve.model.effect import DONE, IRREVERSIBLE, READ, REFUSED, UNKNOWN, EffectDraft
@@ -17,7 +18,7 @@ from reprieve.model.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from reprieve.app.workspace import Workspace
     from reprieve.model.effect import Json
@@ -46,27 +47,42 @@ def catalog_of() -> Catalog:
 
 
 def begin(
-    ws: Workspace, argv: Sequence[str], *, cwd: str, rules: Catalog, call: str = "", is_theirs: bool = False
+    ws: Workspace,
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    rules: Catalog,
+    call: str = "",
+    is_theirs: bool = False,
+    variables: Mapping[str, str] | None = None,
+    launcher: Sequence[str] = (),
 ) -> Watched | None:
     """Capture what it takes to undo the command, and make its intent durable. None if it is no known effect.
 
-    `is_theirs`: the command is run by whoever called us, and not by this process.
+    `is_theirs`: the command is run by whoever called us, and not by this process. `variables`: what the text before it
+    sets in its environment. `launcher`: the words that it is started through, such as sudo.
     """
-    match = rules.match_command(argv)
+    match = rules.match_command(argv, launcher=launcher)
     if match is None or match.rule.cls == READ or (match.rule.files and _is_inside(ws, _folder(argv, cwd))):
         return None
     from reprieve.policy.redact import redact, redact_words
     from reprieve.policy.unkept import WHY, needs_secret
 
     why, captured = WHY if needs_secret(argv, rules) else "", {}
-    if not why:
+    account: Json | None = None
+    if not why and match.rule.inverse:
         try:
-            captured = _capture(match, "before", cwd)
+            account = _account(ws, match, cwd, variables or {}, launcher)
+            captured = _capture(match, "before", cwd, environment((), account))
         except Refused as e:
             why = e.message
     shown = redact_words(argv)
     text = redact(" ".join(shown))
     request: Json = {"argv": shown, "cwd": cwd, "captured": dict(captured)}
+    if account is not None:
+        request |= {"account": account, "stamps": accounts.stamps(account)}
+    if launcher:
+        request["launcher"] = list(launcher)
     if why:
         request["why_not"] = why
     with effects.journal_of(ws, is_theirs=is_theirs) as journal:
@@ -91,20 +107,25 @@ def finish(ws: Workspace, watched: Watched, *, exit_code: int | None, rules: Cat
         request = effect.request or {}
         cwd = str(request.get("cwd", ""))
         why = str(request.get("why_not", ""))
-        match = rules.match_command(watched.argv)
+        launcher = request.get("launcher")
+        match = rules.match_command(watched.argv, launcher=launcher if isinstance(launcher, list) else ())
         if exit_code is None or (match is None and not why):
             journal.finish(effect.id, UNKNOWN, detail="its end was not seen")
             return
         inverse: Json | None = None
+        account = request.get("account")
+        if isinstance(account, dict) and not why:
+            why = _why_another(account, request.get("stamps"), journal.log.fingerprint)
         if match is not None and match.rule.inverse and not why:
             try:
-                inverse = _inverse(match, _kept(request), cwd, journals.trees(ws))
+                assert isinstance(account, dict)
+                inverse = _inverse(match, _kept(request), cwd, journals.trees(ws), account)
             except (Refused, Usage) as e:
                 why = e.message
         if exit_code != 0:
             # Many commands fail in part, and of a line it may have been another one that failed. So unless a look shows
             # that nothing happened, what there is to undo is kept, and a person decides
-            if match is not None and not why and _is_as_before(match, _kept(request), cwd):
+            if match is not None and not why and _is_as_before(match, _kept(request), cwd, account):
                 journal.finish(effect.id, REFUSED, detail=f"exit code {exit_code}, and nothing has changed")
             else:
                 journal.finish(effect.id, UNKNOWN, detail=f"exit code {exit_code}", inverse=inverse)
@@ -113,18 +134,55 @@ def finish(ws: Workspace, watched: Watched, *, exit_code: int | None, rules: Cat
         journal.finish(effect.id, DONE, detail=why, inverse=inverse, cls=cls)
 
 
-def _inverse(match: CommandMatch, captured: Captured, cwd: str, trees: Sequence[str]) -> Json:
+def _account(
+    ws: Workspace, match: CommandMatch, cwd: str, variables: Mapping[str, str], launcher: Sequence[str]
+) -> Json:
+    """Where the command acts. Raises Refused if an inverse could not act there."""
+    from reprieve.policy.redact import redact
+
+    def is_secret(name: str, value: str) -> bool:
+        return redact(text := f"{name}={value}") != text
+
+    given = accounts.Given(
+        (*match.prefix[len(launcher) :], *match.carried),
+        match.rule.sub,
+        os.path.abspath(cwd),
+        tuple(variables.items()),
+        tuple(launcher),
+    )
+    with effects.journal_of(ws) as journal:
+        return accounts.account_of(
+            match.account,
+            given,
+            environ=os.environ,
+            sign=journal.log.fingerprint,
+            is_secret=is_secret,
+            trees=journals.trees(ws),
+        )
+
+
+def _why_another(account: Json, stamps: object, sign: Callable[[bytes], str]) -> str:
+    """Why the command may have acted in another account than it was about to; "" if it did not."""
+    now = accounts.stamps(account)
+    if isinstance(stamps, list) and now != stamps:
+        written = next((str(one[0]) for one in now if isinstance(one, list) and one not in stamps), "its configuration")
+        return f"{written} changed while the command ran, so in which account it acted is not known"
+    return accounts.differs(account, environ=os.environ, sign=sign)
+
+
+def _inverse(match: CommandMatch, captured: Captured, cwd: str, trees: Sequence[str], account: Json) -> Json:
     from reprieve.policy.catalog import captures, instantiate
 
+    env = environment((), account)
     after = captures(match, when="after")
-    captured = {**captured, **_capture(match, "after", cwd)}
+    captured = {**captured, **_capture(match, "after", cwd, env)}
     made = instantiate(match, captured)
     if not made.steps:
         raise Refused("there is nothing to put back")
     guards: list[Json] = []
     for capture in after:
         if capture.name.partition(".")[2] in match.rule.guard:
-            guards.append({"argv": found(capture.run), "sha256": printed(found(capture.run), cwd=cwd)})
+            guards.append({"argv": found(capture.run), "sha256": printed(found(capture.run), cwd=cwd, env=env)})
     return inverse_of(
         *(step.argv for step in made.steps),
         cwd=cwd,
@@ -132,36 +190,39 @@ def _inverse(match: CommandMatch, captured: Captured, cwd: str, trees: Sequence[
         is_idempotent=match.rule.is_idempotent,
         guard=guards,
         within=trees,
+        account=account,
     )
 
 
-def _is_as_before(match: CommandMatch, captured: Captured, cwd: str) -> bool:
+def _is_as_before(match: CommandMatch, captured: Captured, cwd: str, account: object) -> bool:
     """Whether what was looked at before it is the same now. False where nothing tells."""
     from reprieve.policy.catalog import captures
+
+    env = environment((), account if isinstance(account, dict) else None)
 
     before = {capture.run: captured.get(capture.name) for capture in captures(match, when="before")}
     after = captures(match, when="after")
     try:
         return bool(after) and all(
-            capture.run in before and before[capture.run] == _captured(capture, cwd) for capture in after
+            capture.run in before and before[capture.run] == _captured(capture, cwd, env) for capture in after
         )
     except Refused:
         return False
 
 
-def _capture(match: CommandMatch, when: str, cwd: str) -> Captured:
+def _capture(match: CommandMatch, when: str, cwd: str, env: Mapping[str, str]) -> Captured:
     from reprieve.policy.catalog import captures
 
-    return {capture.name: _captured(capture, cwd) for capture in captures(match, when=when)}
+    return {capture.name: _captured(capture, cwd, env) for capture in captures(match, when=when)}
 
 
-def _captured(capture: Capture, cwd: str) -> str | tuple[str, ...]:
+def _captured(capture: Capture, cwd: str, env: Mapping[str, str]) -> str | tuple[str, ...]:
     from reprieve.policy.catalog import read_capture
     from reprieve.policy.redact import redact
 
     try:
         code, output, limit = run_bounded(
-            found(capture.run), cwd=cwd, env=environment(()), timeout_s=_CAPTURE_S, most=_MOST, kept=_MOST
+            found(capture.run), cwd=cwd, env=env, timeout_s=_CAPTURE_S, most=_MOST, kept=_MOST
         )
     except (OSError, Usage) as e:
         raise Refused(f"{capture.run[0]} could not be started, so what it takes to undo is not known") from e

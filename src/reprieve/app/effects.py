@@ -297,9 +297,9 @@ class Side:
     def leave(self, why: str) -> None:
         """Do nothing, and say so: `why` of what could be undone."""
         self.outcomes = [
-            EffectOutcome(a.effect, KEPT, a.reason, a.description)
+            EffectOutcome(a.effect, KEPT, a.reason, a.description, a.account)
             if a.verb == KEEP_EFFECT
-            else EffectOutcome(a.effect, "pending", why if a.verb in _UNDONE_BY else a.reason, a.description)
+            else EffectOutcome(a.effect, "pending", why if a.verb in _UNDONE_BY else a.reason, a.description, a.account)
             for a in self.actions
         ]
 
@@ -510,6 +510,7 @@ def compensate(ws: Workspace, ref: str | None, *, everything: bool = False) -> S
 def json_of(effect: Effect) -> Json:
     """An effect as the contract's JSON."""
     from reprieve.app.render import time_text
+    from reprieve.effects.account import words_of
 
     return {
         "id": effect.id,
@@ -520,6 +521,7 @@ def json_of(effect: Effect) -> Json:
         "state": effect.state,
         "undo_state": effect.undo_state or None,
         "description": effect.description,
+        "account": words_of(effect.inverse) or words_of(effect.request),
         "inverse": effect.inverse,
         "actor": effect.actor,
         "step": effect.step,

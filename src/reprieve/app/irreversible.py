@@ -33,6 +33,8 @@ class Command(Value):
     argv: tuple[str, ...]  # for the catalog; empty: it has no rule for this
     shown: tuple[str, ...] = ()  # for people and the journal, without secrets
     why: str = ""  # why it can't be undone, unless the catalog knows how; "": then it is no effect
+    variables: tuple[tuple[str, str], ...] = ()  # that the line sets for it
+    launcher: tuple[str, ...] = ()  # what stands before the program: sudo, env
 
 
 def judge_line(ws: Workspace, text: str, *, cwd: str, rules: Catalog, tool: str = "shell") -> Verdict:
@@ -64,11 +66,13 @@ def _command(one: SimpleCommand, text: str, cwd: str, with_opaque: bool) -> Comm
     words = ["…" if word is None else word for word in one.argv]
     is_known = one.match is not None and None not in one.argv
     argv = tuple(words) if is_known else ()
+    prefix = one.match.prefix if one.match is not None and argv else ()
+    known = Command(cwd, argv, variables=one.variables, launcher=prefix[: prefix.index(argv[0])] if prefix else ())
     if one.cls in SAFE or (one.cls == OPAQUE and not with_opaque):
-        return Command(cwd, argv)
+        return known
     shown = tuple(_clean(word, text) for word in redact_words(words)) or (_clean(redact(text), text),)
     why = redact_beside(one.reason, text, [one.argv]) or "Reprieve knows no way to undo it"
-    return Command(cwd, argv, shown, why)
+    return known.replace(shown=shown, why=why)
 
 
 def _clean(shown: str, text: str) -> str:
@@ -81,7 +85,10 @@ def begin(
 ) -> Watched | None:
     """Make the command's intent durable, with a way back if the catalog knows one. None if it is no effect."""
     if command.argv:
-        watched = commands.begin(ws, command.argv, cwd=command.cwd, rules=rules, call=call, is_theirs=is_theirs)
+        watched = commands.begin(
+            ws, command.argv, cwd=command.cwd, rules=rules, call=call, is_theirs=is_theirs,
+            variables=dict(command.variables), launcher=command.launcher,
+        )  # fmt: skip
         if watched is not None:
             return watched
     if not command.why:

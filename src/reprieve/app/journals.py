@@ -89,7 +89,7 @@ def drivers(journal: Journal, memory: Memory | None = None, root: bytes = b"") -
     own: dict[str, Driver] = {
         "sql": SqlDriver(sign=journal.log.fingerprint, clean=redact),
         "objects": ObjectsDriver(sign=journal.log.fingerprint),
-        "command": CommandDriver(clean=redact),
+        "command": CommandDriver(sign=journal.log.fingerprint, clean=redact),
         "mcp": McpDriver(sign=journal.log.fingerprint, clean=redact),
         "memory": MemoryDriver(memory, is_alive=is_alive),
         "http": HttpDriver(egress, sign=journal.log.fingerprint, sleep=time.sleep, clock=time.time_ns),

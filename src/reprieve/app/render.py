@@ -103,6 +103,7 @@ def effect_action_json(action: EffectAction) -> Json:
         "reason": action.reason,
         "class": action.cls,
         "description": action.description,
+        "account": action.account,
     }
 
 
@@ -113,6 +114,7 @@ def effect_outcome_json(outcome: EffectOutcome) -> Json:
         "state": outcome.state,
         "detail": outcome.detail,
         "description": outcome.description,
+        "account": outcome.account,
     }
 
 

@@ -19,6 +19,8 @@ def one_line(effect: Json, *, is_in_log: bool = False) -> str:
         words.append("sent and gone" if state == "done" else "may have been sent")
     elif not undo and state == "done":
         words.append("can be undone" if effect["inverse"] else "can't be undone")
+    if effect.get("account"):
+        words.append(f"in account: {humane.safe(str(effect['account']))}")
     return "  ".join(words)
 
 

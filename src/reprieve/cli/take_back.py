@@ -158,7 +158,8 @@ def show_effects(effects: Sequence[EffectAction], out: Terminal) -> None:
 def show_outcomes(effects: Sequence[EffectOutcome], out: Terminal) -> None:
     """What became of each effect."""
     for effect in effects:
-        said = f"{effect.id} {humane.safe(effect.description)}: {humane.safe(effect.detail)}"
+        where = f"  (in account: {humane.safe(effect.account)})" if effect.account else ""
+        said = f"{effect.id} {humane.safe(effect.description)}: {humane.safe(effect.detail)}{where}"
         if effect.state == KEPT:
             out.line(f"  = kept      {said}")
         elif effect.is_undone:

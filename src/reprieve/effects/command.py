@@ -2,7 +2,7 @@
 
     inverse = {"kind": "command", "steps": [{"argv": [...], "stdin": ""}], "cwd": ..., "env": [names], "timeout_s": 60,
                "is_idempotent": false, "guard": [{"argv": [...], "sha256": of what it printed after the effect}],
-               "scripts": [{"path": ..., "sha256": ...}]}
+               "scripts": [{"path": ..., "sha256": ...}], "account": as in effects.account}
 
 The program gets a small environment of its own, no standard input, a time limit and a limit for what it prints; when
 it ends its whole process group is ended with it. One that fails may have done its work before: it is run again only if
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 
+from reprieve.effects import account as accounts
 from reprieve.effects import scripts
 from reprieve.effects.driver import CHANGED, READY, UNCLEAR, Check, Outcome
 from reprieve.errors import Refused, Usage
@@ -42,11 +43,13 @@ def inverse_of(
     is_idempotent: bool = False,
     guard: Sequence[Json] = (),
     within: Sequence[str] = (),
+    account: Json | None = None,
 ) -> Json:
     """The frozen inverse: commands that are run one after the other, each with its standard input.
 
     Programs are looked up now: what an agent puts into PATH later is not it. `within`: trees where an agent works; a
-    program or script in one of them is run only if it is still the same. Raises Usage.
+    program or script in one of them is run only if it is still the same. `account`: the only one that it runs in.
+    Raises Usage.
     """
     for name in env:
         if name in _NEVER or name.startswith(_NEVER_BEGIN):
@@ -63,6 +66,8 @@ def inverse_of(
     }
     if guard:
         inverse["guard"] = list(guard)
+    if account is not None:
+        inverse["account"] = account
     try:
         fixed = scripts.frozen(steps, cwd=cwd, within=within)
     except OSError as e:
@@ -89,10 +94,10 @@ def found(argv: Sequence[str]) -> list[str]:
 
 
 class CommandDriver:
-    """Runs the commands. `clean` takes secrets out of what they print, which is kept."""
+    """Runs the commands. `clean` takes secrets out of what they print, which is kept; `sign` is for accounts."""
 
-    def __init__(self, *, clean: Callable[[str], str] = str) -> None:
-        self._clean = clean
+    def __init__(self, *, sign: Callable[[bytes], str], clean: Callable[[str], str] = str) -> None:
+        self._sign, self._clean = sign, clean
 
     def says(self, effect: Effect) -> str:
         import shlex
@@ -101,11 +106,15 @@ class CommandDriver:
         for argv, stdin in _steps(effect):
             given = f" with {stdin!r} as its input" if stdin else ""
             parts.append(shlex.join(argv) + given)
-        return "run: " + ", then: ".join(parts) + f"  (in {(effect.inverse or {}).get('cwd', '.')})"
+        where = f"in {(effect.inverse or {}).get('cwd', '.')}"
+        account = accounts.words_of(effect.inverse)
+        return "run: " + ", then: ".join(parts) + f"  ({where}{f'; in account: {account}' if account else ''})"
 
     def check(self, effect: Effect, names: Mapping[str, str]) -> Check:
         inverse = effect.inverse or {}
         cwd = str(inverse.get("cwd", ""))
+        if wrong := self._wrong_account(effect):
+            return Check(UNCLEAR, wrong)
         for argv, _ in _steps(effect):
             if not os.access(argv[0], os.X_OK):
                 return Check(UNCLEAR, f"the program {argv[0]} is not there")
@@ -117,7 +126,7 @@ class CommandDriver:
             assert isinstance(guard, dict)
             argv = [str(word) for word in _list(guard.get("argv"))]
             try:
-                now = printed(argv, cwd=cwd, passed=_passed(inverse))
+                now = printed(argv, cwd=cwd, env=environment(_passed(inverse), _account(inverse)))
             except OSError as e:
                 return Check(UNCLEAR, f"{argv[0]} could not be started: {e.strerror}")
             if now != guard.get("sha256"):
@@ -127,12 +136,14 @@ class CommandDriver:
     def undo(self, effect: Effect, names: Mapping[str, str]) -> Outcome:
         inverse = effect.inverse or {}
         said = ""
+        if wrong := self._wrong_account(effect):
+            return Outcome(FAILED, wrong)
         for number, (argv, stdin) in enumerate(_steps(effect)):
             try:
                 code, output, limit = run_bounded(
                     [names.get(word, word) for word in argv],
                     cwd=str(inverse.get("cwd", "")),
-                    env=environment(_passed(inverse)),
+                    env=environment(_passed(inverse), _account(inverse)),
                     timeout_s=float(str(inverse.get("timeout_s") or TIMEOUT_S)),
                     stdin=stdin,
                 )
@@ -148,6 +159,14 @@ class CommandDriver:
                 return Outcome(MANUAL, f"{name}: exit code {code}; how far it came is not known{said}")
         return Outcome(UNDONE, f"exit code 0{said}")
 
+    def _wrong_account(self, effect: Effect) -> str:
+        """Why the inverse would not run in the account of the effect; "" if it would."""
+        kept = _account(effect.inverse or {})
+        if kept is None:
+            return "in which account it was done was not recorded. Nothing was sent" if effect.rule else ""
+        wrong = accounts.differs(kept, environ=os.environ, sign=self._sign)
+        return f"{wrong}. Nothing was sent" if wrong else ""
+
     def resolve(self, effect: Effect) -> str:
         return UNKNOWN
 
@@ -155,20 +174,21 @@ class CommandDriver:
         return bool((effect.inverse or {}).get("is_idempotent"))
 
 
-def environment(passed: Sequence[str]) -> dict[str, str]:
-    """What a reversing program may know: nothing that an agent could have set to change what it does."""
-    for name in passed:
+def environment(passed: Sequence[str], account: Json | None = None) -> dict[str, str]:
+    """What a reversing program may know: its account, and nothing else that an agent could have set."""
+    chosen = accounts.environment_of(account, os.environ) if account is not None else {}
+    for name in (*passed, *chosen):
         if name in _NEVER or name.startswith(_NEVER_BEGIN):
             raise Refused(f"the variable '{name}' changes what programs do; it is not passed on")
     env = {name: os.environ[name] for name in (*_PASSED, *passed) if name in os.environ}
-    return {**env, "PATH": PATH}
+    return {**env, **chosen, "PATH": PATH}
 
 
-def printed(argv: Sequence[str], *, cwd: str, passed: Sequence[str] = ()) -> str:
+def printed(argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> str:
     """The hash of what a command prints, and of how it ends. Raises OSError."""
     from hashlib import sha256
 
-    code, output, limit = run_bounded(argv, cwd=cwd, env=environment(passed), timeout_s=TIMEOUT_S)
+    code, output, limit = run_bounded(argv, cwd=cwd, env=env, timeout_s=TIMEOUT_S)
     return sha256(f"{code} {limit} ".encode() + output).hexdigest()
 
 
@@ -256,6 +276,11 @@ def _steps(effect: Effect) -> list[tuple[list[str], str]]:
         assert isinstance(step, dict)
         steps.append(([str(word) for word in _list(step.get("argv"))] or [""], str(step.get("stdin") or "")))
     return steps
+
+
+def _account(inverse: Mapping[str, object]) -> Json | None:
+    kept = inverse.get("account")
+    return kept if isinstance(kept, dict) else None
 
 
 def _passed(inverse: Mapping[str, object]) -> list[str]:

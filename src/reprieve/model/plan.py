@@ -83,6 +83,7 @@ class EffectAction(Value):
     reason: str  # what will be done, or why nothing can be
     actor: str = "unknown"
     is_trusted: bool = True  # False: an agent wrote the inverse
+    account: str = ""  # that it was done in, and is undone in, as far as something names it
 
 
 class EffectOutcome(Value):
@@ -92,6 +93,7 @@ class EffectOutcome(Value):
     state: str  # undone, canceled; conflict, failed, manual, irreversible, wanted, pending: it is not undone
     detail: str
     description: str = ""
+    account: str = ""
 
     @property
     def is_undone(self) -> bool:

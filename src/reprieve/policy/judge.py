@@ -136,8 +136,11 @@ def _by_rule(match: CommandMatch, scene: Scene) -> Judgement:
             return Judgement(place.cls, f"{reason}, outside the workspace", rule.id)
     if not rule.inverse:
         return Judgement(rule.cls, reason, rule.id)
-    if where.is_remote or not scene.places.here or not scene.is_runnable:
-        # the rule's inverse would run here and as we are, not where and as whom this runs
+    if not scene.is_runnable:
+        why = "in which account or as whom it runs is not known, so it has no inverse"
+        return Judgement(worst(rule.cls, IRREVERSIBLE), f"{reason}; {why}", rule.id)
+    if where.is_remote or not scene.places.here:
+        # the rule's inverse would run here, not where this runs
         return Judgement(worst(rule.cls, IRREVERSIBLE), f"{reason}; its inverse can't be run from here", rule.id)
     return Judgement(rule.cls, reason, rule.id, match)
 
@@ -184,7 +187,7 @@ def _open(name: str, words: Sequence[Word], inner: Inner, scene: Scene, inside: 
             for start in scene.stdin.names_in:
                 for command in commands:
                     filled = tuple(start if word.text is None and not word.prefix else word for word in command)
-                    inside.command(filled, Scene(places, scene.catalog, stdin))
+                    inside.command(filled, scene.replace(places=places, stdin=stdin))
             return
     launcher, is_runnable = _launcher(name, words, inner, scene)
     below = Scene(places, scene.catalog, stdin, launcher, is_runnable)
@@ -237,7 +240,7 @@ def _find(words: Sequence[Word], scene: Scene, inside: Inside) -> None:
         inside.note(argv, writes(command.files, scene))
     for inner in command.commands:
         for place in found:
-            inside.command([_filled(word, place) for word in inner], Scene(scene.places, scene.catalog))
+            inside.command([_filled(word, place) for word in inner], scene.replace(stdin=NO_INPUT))
     if not command.deletes and not command.files and not command.commands:
         inside.note(argv, HARMLESS)
 

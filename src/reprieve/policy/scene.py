@@ -60,6 +60,7 @@ class SimpleCommand(Value):
     rule: str = ""
     match: CommandMatch | None = None
     cwd: str = ""
+    variables: tuple[tuple[str, str], ...] = ()  # what the text sets in its environment
 
 
 class ShellReading(Value):

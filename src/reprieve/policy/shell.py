@@ -10,8 +10,9 @@ running shell could know is opaque, as is anything the parser did not understand
 
 from __future__ import annotations
 
-from reprieve.policy.classes import READ, rank
+from reprieve.policy.classes import OPAQUE, READ, rank
 from reprieve.policy.filetools import links_made
+from reprieve.policy.inside import MAX_DEPTH, Inside
 from reprieve.policy.judge import judge_program
 from reprieve.policy.places import Places
 from reprieve.policy.printed import printed
@@ -39,9 +40,10 @@ from reprieve.policy.syntax import (
     parser,
     plain_again,
     runs_in_subscript,
+    sets_any,
     touching,
 )
-from reprieve.policy.variables import MOVES, SETS_VARIABLES, is_dangerous
+from reprieve.policy.variables import LOADS, MOVES, SETS_VARIABLES, is_dangerous
 from reprieve.policy.words import Word, expand, plain, quoted
 
 TYPE_CHECKING = False
@@ -53,7 +55,6 @@ if TYPE_CHECKING:
     from reprieve.policy.catalog import Catalog
 
 MAX_TEXT = 64 * 1024
-MAX_DEPTH = 12
 MAX_COMMANDS = 500
 _UNROLL = 8  # values of a loop that are looked at one by one
 
@@ -96,35 +97,45 @@ class _Reader:
         self.aliases: dict[str, str] = {}
         self.parser = parser()
         self.source = b""
-        self.moves_around = False
+        self.moves_around = self.sets_around = False
 
     def result(self) -> ShellReading:
         if len(self.found) > MAX_COMMANDS:
-            self._note((), opaque("more commands than anybody reads"))
+            self.note((), opaque("more commands than anybody reads"))
         return reading_of(self.found)
 
-    def _note(self, argv: Sequence[str | None], found: Judgement, *, cwd: str = "") -> None:
-        self.found.append(SimpleCommand(tuple(argv), found.cls, found.reason, found.rule, found.match, cwd))
+    def note(
+        self,
+        argv: Sequence[str | None],
+        found: Judgement,
+        *,
+        cwd: str = "",
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        given = tuple((variables or {}).items())
+        self.found.append(SimpleCommand(tuple(argv), found.cls, found.reason, found.rule, found.match, cwd, given))
 
     def text(self, text: str, state: State, stdin: Stdin, *, depth: int) -> None:
         """Read a script in a given state; the state is changed as the script would."""
         if depth > MAX_DEPTH or len(text) > MAX_TEXT or len(self.found) > MAX_COMMANDS:
-            self._note((), opaque("too long or too deeply nested to be read"))
+            self.note((), opaque("too long or too deeply nested to be read"))
             return
         if any(ch in text for ch in "\x02\x03\r\0\x0b\x0c\x85\xa0\u2028\u2029\u200b\ufeff"):
-            self._note((), opaque("holds characters that a shell and a reader may take differently"))
+            self.note((), opaque("holds characters that a shell and a reader may take differently"))
             return
         data = armoured(text)
         tree = self.parser.parse(data)
         if tree.root_node.has_error:
-            self._note((), opaque("the shell's grammar does not explain it"))
+            self.note((), opaque("the shell's grammar does not explain it"))
             return
         outer, self.source = self.source, data
-        was_moving, self.moves_around = self.moves_around, self.moves_around or names_any(tree.root_node, data, MOVES)
+        around = self.moves_around, self.sets_around
+        self.moves_around = self.moves_around or names_any(tree.root_node, data, MOVES)
+        self.sets_around = self.sets_around or sets_any(tree.root_node, data)
         try:
             self._statements(tree.root_node, state, stdin, depth)
         finally:
-            self.source, self.moves_around = outer, was_moving
+            self.source, (self.moves_around, self.sets_around) = outer, around
 
     # -- statements
 
@@ -148,7 +159,7 @@ class _Reader:
             else:
                 self._statements(node, state, stdin, depth)
         else:
-            self._note((), opaque(f"holds a {kind.replace('_', ' ')}"))
+            self.note((), opaque(f"holds a {kind.replace('_', ' ')}"))
 
     def _list(self, node: Node, state: State, stdin: Stdin, depth: int) -> None:
         """`a && b` and `a || b`: after `&&` the left side is done; after `||` either may be."""
@@ -218,7 +229,7 @@ class _Reader:
                 self._run(body, state, inside, depth, extra=extra)
             else:
                 if extra:
-                    self._note((), opaque("words after a redirection"))
+                    self.note((), opaque("words after a redirection"))
                 self._statement(body, state, inside, depth)
         flowing = self._output(node, state, stdin) if after else inside
         for child in after:
@@ -238,7 +249,7 @@ class _Reader:
             words = self._expand(targets[0], state, depth)
             sign = signs[0] if signs else ""
             if any((word.text or "").startswith(("/dev/tcp/", "/dev/udp/")) for word in words):
-                self._note((), opaque("opens a connection"))
+                self.note((), opaque("opens a connection"))
             is_number = sign == ">&" and words and (words[0].text or "").rstrip("-").isdigit()
             if is_number or sign in ("<", "<&", "<&-", ">&-"):
                 return
@@ -246,9 +257,9 @@ class _Reader:
                 for word in words or (Word(None),):
                     found = writes([word], Scene(state.places, self.catalog))
                     if rank(found.cls) > rank(READ):
-                        self._note((sign, word.text), found)
+                        self.note((sign, word.text), found)
                 return
-            self._note((), opaque(f"redirects with {sign or 'an unknown sign'}"))
+            self.note((), opaque(f"redirects with {sign or 'an unknown sign'}"))
         elif node.type == "heredoc_redirect":
             for child in node.children:
                 if child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
@@ -262,7 +273,7 @@ class _Reader:
         elif node.type == "herestring_redirect":
             self._substitutions(node, state, depth)
         elif node.is_named:
-            self._note((), opaque(f"holds a {node.type.replace('_', ' ')}"))
+            self.note((), opaque(f"holds a {node.type.replace('_', ' ')}"))
 
     def _given(self, node: Node, state: State) -> Stdin | None:
         """What a redirection puts on the input of a command; None: it does not."""
@@ -328,6 +339,7 @@ class _Reader:
         for choice in dict.fromkeys(choices):
             other = state.copy()
             other.variables[name] = choice
+            other.is_runnable = other.is_runnable and not name.isupper()
             for body in bodies:
                 self._statement(body, other, stdin, depth)
             state.merge(other)
@@ -357,6 +369,7 @@ class _Reader:
         self.defining.append(called)
         inner = state.copy()
         inner.forget()
+        inner.is_runnable = inner.is_runnable and not self.sets_around
         if self.moves_around:
             inner.places = inner.places.replace(cwds=(None,))
         body = node.child_by_field_name("body")
@@ -365,18 +378,20 @@ class _Reader:
                 self._redirect(child, inner, depth, [], [])
         if body is not None:
             self._statement(body, inner, UNKNOWN_INPUT, depth)
+        if self.sets_around and body is not None and sets_any(body, self.source):
+            state.is_runnable = False  # from the first call on
         self.defining.pop()
 
     def _test_command(self, node: Node, state: State, stdin: Stdin, depth: int) -> None:
         self._substitutions(node, state, depth)
         if any(runs_in_subscript(self._raw(one)) for one in every(node, "raw_string")):
-            self._note((), opaque("tests a name whose subscript is run"))
+            self.note((), opaque("tests a name whose subscript is run"))
 
     def _arithmetic(self, node: Node, state: State, depth: int) -> None:
         """`((x += 1))`. Where it is not plainly a sum, other shells take the parentheses for two subshells."""
         self._substitutions(node, state, depth)
         if not is_plain_sum(self._raw(node)):
-            self._note((), opaque("holds a sum that may be commands"))
+            self.note((), opaque("holds a sum that may be commands"))
         state.forget()
 
     # -- assignments
@@ -390,28 +405,33 @@ class _Reader:
         self._assign(node, state, depth)
 
     def _declaration_command(self, node: Node, state: State, stdin: Stdin, depth: int) -> None:
-        state.is_runnable = False
+        is_plain, was_runnable, names = node.children[0].type == "export", state.is_runnable, list[str]()
         for child in node.children:
             if child.type == "variable_assignment":
-                self._assign(child, state, depth)
+                names.append(self._assign(child, state, depth))
             elif child.is_named and child.type != "variable_name":
                 words = self._expand(child, state, depth)
                 if any(word.text is None or "=" in word.text for word in words):
-                    self._note((), opaque("sets variables that only the running shell knows"))
+                    self.note((), opaque("sets variables that only the running shell knows"))
+                is_plain = False
+        state.is_runnable = is_plain and was_runnable
+        state.export(names)
 
     def _unset_command(self, node: Node, state: State, stdin: Stdin, depth: int) -> None:
         self._substitutions(node, state, depth)
         state.forget()
+        text = self._raw(node)
+        state.is_runnable = state.is_runnable and text.islower() and "$" not in text
 
     def _assign(self, node: Node, state: State, depth: int) -> str:
         name, _, value = self._raw(node).partition("=")
         is_added = name.endswith("+")
         name = name.rstrip("+")
         bare = name.partition("[")[0]
-        # what programs are told by their environment (which account, which server) an inverse would not be told
+        # whether programs are told of it (which account, which server) depends on whether it was exported before
         state.is_runnable = state.is_runnable and not bare.isupper()
         if is_dangerous(bare):
-            self._note((self._raw(node),), opaque(f"sets {bare}, which changes what programs do"))
+            self.note((self._raw(node),), opaque(f"sets {bare}, which changes what programs do"))
         self._substitutions(node, state, depth)
         if is_added or "[" in name or value.startswith("("):
             state.variables[bare] = None
@@ -439,19 +459,25 @@ class _Reader:
 
     def _run(self, node: Node, state: State, stdin: Stdin, depth: int, *, extra: Sequence[Node]) -> None:
         given = self._given(node, state)
-        was_runnable = state.is_runnable
+        was_runnable, exported = state.is_runnable, state.exported
+        own, names = state.copy(), list[str]()  # each assignment is seen by the next, and by none of the words
         for child in node.children:
             if child.type == "variable_assignment":
-                self._assign(child, state.copy(), depth)
-                state.is_runnable = False
+                names.append(self._assign(child, own, depth))
             elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
                 self._redirect(child, state, depth, [], [])
         words, is_sound = self._words_of(node, state, extra=extra, depth=depth)
         if not is_sound:
-            self._note([word.text for word in words], opaque("holds a substitution that the parser did not see"))
+            self.note([word.text for word in words], opaque("holds a substitution that the parser did not see"))
             return
+        if names:
+            own.is_runnable = was_runnable
+            own.export(names)
+            state.is_runnable, state.exported = own.is_runnable, own.exported
         self._judge(words, state, stdin if given is None else given, depth)
-        state.is_runnable = was_runnable
+        if names:
+            is_kept = any(word.text in LOADS for word in words)  # some shells keep what stands before those
+            state.is_runnable, state.exported = was_runnable and not is_kept, exported
 
     def _words_of(
         self, node: Node, state: State, *, extra: Sequence[Node] = (), depth: int | None = None
@@ -484,7 +510,7 @@ class _Reader:
             self._move(name, words, state)
         elif name in self.functions:
             again = opaque(f"{name} calls itself") if name in self.defining else Judgement(READ)
-            self._note([word.text for word in words], again)
+            self.note([word.text for word in words], again)
         elif name in self.aliases and name is not None:
             self._aliased(self.aliases[name], words, state, stdin, depth)
         elif name == "alias":
@@ -492,8 +518,12 @@ class _Reader:
         else:
             if name in SETS_VARIABLES:
                 state.forget([word.text for word in words[1:] if word.text is not None and word.text.isidentifier()])
+                state.is_runnable = state.is_runnable and not any((word.text or "A").isupper() for word in words[1:])
             scene = Scene(state.places, self.catalog, stdin, state.launcher, state.is_runnable)
-            judge_program(words, scene, _Inside(self, state, depth))
+            noted = len(self.found)
+            judge_program(words, scene, Inside(self, state, depth))
+            if any(word.text in LOADS for word in words) and any(one.cls == OPAQUE for one in self.found[noted:]):
+                state.is_runnable = False  # it may have set any variable
 
     def _move(self, name: str, words: Sequence[Word], state: State) -> None:
         operands = [word for word in words[1:] if word.text not in ("-P", "-L", "-e", "-@", "--", "-q", "-n")]
@@ -501,25 +531,25 @@ class _Reader:
         if name == "popd" or (name == "pushd" and not operands):
             target = Word(None)
         state.places = state.places.moved(target, surely=self._sure)
-        self._note([word.text for word in words], Judgement(READ))
+        self.note([word.text for word in words], Judgement(READ))
 
     def _aliases(self, words: Sequence[Word], state: State, depth: int) -> None:
         for word in words[1:]:
             if word.text is None:
-                self._note(("alias", None), opaque("defines an alias that only the running shell knows"))
+                self.note(("alias", None), opaque("defines an alias that only the running shell knows"))
                 continue
             name, equals, value = word.text.partition("=")
             if equals:
                 self.functions.discard(name)
                 self.aliases[name] = value
                 self.text(value, state.copy(), UNKNOWN_INPUT, depth=depth + 1)
-        self._note([word.text for word in words], Judgement(READ))
+        self.note([word.text for word in words], Judgement(READ))
 
     def _aliased(self, value: str, words: Sequence[Word], state: State, stdin: Stdin, depth: int) -> None:
         """An alias that is used: its words, then those of the call."""
         if depth > MAX_DEPTH or any(ch in value for ch in "|&;<>()$`\\\"'*?[#~{}\n"):
             why = f"uses the alias {words[0].text}, which can't be followed"
-            self._note([word.text for word in words], opaque(why))
+            self.note([word.text for word in words], opaque(why))
             return
         inner = [*map(plain, value.split()), *words[1:]]
         del self.aliases[words[0].text or ""]  # an alias is not expanded inside itself
@@ -537,9 +567,9 @@ class _Reader:
     def _expand(self, node: Node, state: State, depth: int) -> list[Word]:
         scan = expand(self._raw(node), state.variables, cwd=self._cwd(state))
         if self.source[node.end_byte : node.end_byte + 1] not in (b"", *(bytes((one,)) for one in b" \t\n;|&()<>`")):
-            self._note((), opaque("holds a word that the parser cut in two"))
+            self.note((), opaque("holds a word that the parser cut in two"))
         if self._substitutions(node, state, depth) < scan.substitutions:
-            self._note((), opaque("holds a substitution that the parser did not see"))
+            self.note((), opaque("holds a substitution that the parser did not see"))
         return list(scan.words)
 
     def _substitutions(self, node: Node, state: State, depth: int, *, into: Sequence[str] = ()) -> int:
@@ -553,7 +583,7 @@ class _Reader:
             if one.type in ("command_substitution", "process_substitution"):
                 count += 1
                 if depth > MAX_DEPTH:
-                    self._note((), opaque("too deeply nested to be read"))
+                    self.note((), opaque("too deeply nested to be read"))
                     continue
                 given = self._given(one, state)
                 for child in one.children:
@@ -565,36 +595,6 @@ class _Reader:
                         self._statement(child, inner, given or NO_INPUT, depth + 1)
                 continue
             if one.type == "arithmetic_expansion" and may_be_commands(self._raw(one)):
-                self._note((), opaque("holds a sum that may be commands"))
+                self.note((), opaque("holds a sum that may be commands"))
             stack += one.children
         return count
-
-
-class _Inside:
-    """What `judge_program` may ask for: to note a judgement, and to read what is inside a wrapper."""
-
-    __slots__ = ("depth", "reader", "state")
-
-    def __init__(self, reader: _Reader, state: State, depth: int) -> None:
-        self.reader, self.state, self.depth = reader, state, depth
-
-    def note(self, argv: Sequence[str | None], judgement: Judgement) -> None:
-        self.reader._note(argv, judgement, cwd=self.state.places.here)
-
-    def command(self, words: Sequence[Word], scene: Scene) -> None:
-        """An argument list that a wrapper runs."""
-        if self.depth > MAX_DEPTH:
-            self.note([word.text for word in words], opaque("too deeply nested to be read"))
-            return
-        inner = self.state.copy()
-        inner.places = scene.places
-        judge_program(words, scene, _Inside(self.reader, inner, self.depth + 1))
-
-    def text(self, text: str, scene: Scene, *, is_here: bool) -> None:
-        """Text that a wrapper hands to a shell; `is_here`: this very shell (eval)."""
-        inner = self.state if is_here else self.state.copy()
-        if not is_here:
-            inner.places = scene.places
-            inner.variables = dict.fromkeys(inner.variables)
-            inner.launcher, inner.is_runnable = scene.launcher, scene.is_runnable
-        self.reader.text(text, inner, scene.stdin, depth=self.depth + 1)

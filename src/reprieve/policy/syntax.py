@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from reprieve.policy.variables import SETS_VARIABLES
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +79,12 @@ def names_any(node: Node, source: bytes, names: Sequence[str]) -> bool:
                 continue
             return True
     return False
+
+
+def sets_any(node: Node, source: bytes) -> bool:
+    """Whether something below sets a variable, or may."""
+    kinds = ("variable_assignment", "declaration_command", "unset_command")
+    return any(every(node, kind) for kind in kinds) or names_any(node, source, SETS_VARIABLES)
 
 
 def is_assignment(node: Node) -> bool:

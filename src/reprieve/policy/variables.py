@@ -56,3 +56,4 @@ SETS_VARIABLES = (
     "unset",
 )
 MOVES = ("cd", "pushd", "popd")
+LOADS = ("source", ".", "eval")  # run text in the shell itself, which may set anything

@@ -10,6 +10,7 @@ been sent is sent again only where that cannot make it happen twice.
 
 from __future__ import annotations
 
+from reprieve.effects.account import words_of
 from reprieve.effects.driver import ALREADY, CHANGED, READY, UNCLEAR
 from reprieve.effects.guarded import Guarded
 from reprieve.errors import Refused
@@ -84,8 +85,9 @@ def plan_effects(
             coming.add(above[0])
             around.update(above)
         yield EffectAction(
-            effect.id, verb, effect.kind, effect.cls, effect.description, says, effect.actor, effect.is_trusted
-        )
+            effect.id, verb, effect.kind, effect.cls, effect.description, says, effect.actor, effect.is_trusted,
+            words_of(effect.inverse),
+        )  # fmt: skip
 
 
 def hash_of_plan(steps: Iterable[EffectAction], journal: Journal, sha256: Callable[[bytes], bytes]) -> bytes:
@@ -118,7 +120,7 @@ def undo_effects(
     blocked: dict[str, str] = {}
     results = []
     for step in steps:
-        result = _one(journal, step, drivers, blocked, now_ns, cancels or {})
+        result = _one(journal, step, drivers, blocked, now_ns, cancels or {}).replace(account=step.account)
         results.append(result)
         if tell is not None:
             tell(step, result)

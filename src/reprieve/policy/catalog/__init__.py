@@ -2,6 +2,7 @@
 
 from reprieve.policy.catalog.load import load
 from reprieve.policy.catalog.model import (
+    Account,
     Capture,
     Catalog,
     CommandMatch,
@@ -22,6 +23,7 @@ from reprieve.policy.catalog.template import (
 )
 
 __all__ = [
+    "Account",
     "Capture",
     "Catalog",
     "CommandMatch",

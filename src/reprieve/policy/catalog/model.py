@@ -61,6 +61,25 @@ class CommandRule(Value):
     is_idempotent: bool = False  # the inverse may be run twice
 
 
+class AccountFile(Value):
+    """A file or folder that says which account a program uses. `take`: how it is read (`effects.account_files`)."""
+
+    path: str  # ${NAME:-default} stands for a variable or an option; ./ is where the program runs
+    take: str = "text"
+    by: tuple[str, ...] = ()  # options and variables that say which part of it counts
+
+
+class Account(Value):
+    """What selects the account, server or project that a program acts on. Names may end with *."""
+
+    variables: tuple[str, ...] = ()  # kept as they are, and set again for the inverse
+    secrets: tuple[str, ...] = ()  # kept by their fingerprint
+    never: tuple[str, ...] = ()  # not passed on to an inverse: with one of them set there is none
+    files: tuple[AccountFile, ...] = ()
+    switches: tuple[tuple[str, ...], ...] = ()  # sub-commands that change the files themselves
+    none: str = ""  # why nothing selects an account
+
+
 class Program(Value):
     """What is common to all commands of a program."""
 
@@ -71,6 +90,7 @@ class Program(Value):
     carry: tuple[str, ...] = ()  # options with a value that every command of the inverse gets too
     carry_flags: tuple[str, ...] = ()
     is_single_dash: bool = False  # -auto-approve is one option, not a cluster
+    account: Account | None = None  # None: not declared, so its rules have no inverse
 
 
 class CommandMatch(Value):
@@ -80,6 +100,7 @@ class CommandMatch(Value):
     prefix: tuple[str, ...]  # how the program was started, with its global options
     carried: tuple[str, ...] = ()
     items: tuple[tuple[tuple[str, str | tuple[str, ...]], ...], ...] = ()
+    account: Account | None = None
 
 
 class HttpInverse(Value):
@@ -215,8 +236,13 @@ class Catalog(Value):
                 found = _fit(rule, program, rest[len(rule.sub) :])
                 if found is not None:
                     prefix = (*launcher, argv[0] or "", *globals_)
-                    return CommandMatch(found[0], prefix, found[1], found[2])
+                    return CommandMatch(found[0], prefix, found[1], found[2], self._account(program))
         return None
+
+    def _account(self, program: Program) -> Account | None:
+        """Who adds to a program need not declare its account again."""
+        known = (one.account for one in self.programs if one.name == program.name and one.account is not None)
+        return next(known, None)
 
     def match_http(self, method: str, url: str) -> HttpMatch | None:
         """The rule for a request; None if there is none."""

@@ -7,9 +7,20 @@ from __future__ import annotations
 
 import re
 
+from reprieve.effects import account_files
 from reprieve.errors import Misconfigured
 from reprieve.model.value import Value
-from reprieve.policy.catalog.model import Capture, CommandRule, HttpInverse, HttpRule, Program, Step, ToolRule
+from reprieve.policy.catalog.model import (
+    Account,
+    AccountFile,
+    Capture,
+    CommandRule,
+    HttpInverse,
+    HttpRule,
+    Program,
+    Step,
+    ToolRule,
+)
 from reprieve.policy.classes import CLASSES, READ
 
 TYPE_CHECKING = False
@@ -31,8 +42,13 @@ class Rules(Value):
 _TEXT, _FLAG, _TEXTS, _WORDS = "text", "yes or no", "list of texts", "words"
 _PROGRAM = {
     "also": _TEXTS, "flags": _TEXTS, "values": _TEXTS, "carry": _TEXTS, "carry_flags": _TEXTS, "single_dash": _FLAG,
-    "reads": "reads",
+    "reads": "reads", "account": "account",
 }  # fmt: skip
+_ACCOUNT = {
+    "none": _TEXT, "variables": _TEXTS, "secrets": _TEXTS, "never": _TEXTS, "files": "account files",
+    "switches": _TEXTS,
+}  # fmt: skip
+_ACCOUNT_FILE = {"path!": _TEXT, "take": "account take", "by": _TEXTS}
 _READ = {
     "sub!": _TEXT, "args": _TEXTS, "no_flags": _TEXTS, "flags": _TEXTS, "allow": _TEXTS, "values": _TEXTS,
     "where": "patterns",
@@ -127,8 +143,11 @@ def _value(value: object, kind: str, place: _Place) -> None:
             raise place.wrong("must be a list of texts; numbers and yes/no need quotes")
         if kind == _WORDS and (not value or "{" in value[0] or not value[0]):
             raise place.wrong("must begin with the name of a program")
-    elif kind in ("class", "moment", "take"):
-        allowed = {"class": CLASSES, "moment": ("before", "after"), "take": ("text", "raw", "word", "lines")}[kind]
+    elif kind in ("class", "moment", "take", "account take"):
+        allowed = {
+            "class": CLASSES, "moment": ("before", "after"), "take": ("text", "raw", "word", "lines"),
+            "account take": tuple(account_files.TAKES),
+        }[kind]  # fmt: skip
         if value not in allowed:
             raise place.wrong(f"{value!r} is not one of {', '.join(allowed)}")
     elif kind in ("patterns", "paths", "texts", "claims", "values"):
@@ -165,6 +184,11 @@ def _nested(value: object, kind: str, place: _Place) -> None:
     if kind in ("request", "call"):
         _fields(value, _INVERSE if kind == "request" else _CALL, place)
         return
+    if kind == "account":
+        given = _fields(value, _ACCOUNT, place)
+        if ("none" in given) == (len(given) > 1) or not given:
+            raise place.wrong("needs variables, secrets or files, or else none with the reason")
+        return
     if kind == "anything":
         if not isinstance(value, dict):
             raise place.wrong("must be a mapping")
@@ -183,7 +207,10 @@ def _nested(value: object, kind: str, place: _Place) -> None:
         if kind == "steps" and isinstance(inner, list):
             _value(inner, _WORDS, place.at(number))
             continue
-        schema = {"reads": _READ, "steps": _STEP, "commands": _COMMAND, "requests": _REQUEST, "tools": _TOOL}[kind]
+        schema = {
+            "reads": _READ, "steps": _STEP, "commands": _COMMAND, "requests": _REQUEST, "tools": _TOOL,
+            "account files": _ACCOUNT_FILE,
+        }[kind]  # fmt: skip
         _fields(inner, schema, place.at(number))
 
 
@@ -198,7 +225,7 @@ def rules_of(name: str, document: Mapping[str, Any]) -> Rules:
         programs.append(
             Program(
                 program, _texts(given, "also"), _texts(given, "flags"), _texts(given, "values"), _texts(given, "carry"),
-                _texts(given, "carry_flags"), bool(given.get("single_dash")),
+                _texts(given, "carry_flags"), bool(given.get("single_dash")), _account(given.get("account")),
             )
         )  # fmt: skip
         reads += [_read_rule(program, one, provider) for one in given.get("reads", ())]
@@ -213,6 +240,19 @@ def rules_of(name: str, document: Mapping[str, Any]) -> Rules:
 
 def _texts(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(given.get(name, ()))
+
+
+def _account(given: Mapping[str, Any] | None) -> Account | None:
+    if given is None:
+        return None
+    files = tuple(
+        AccountFile(one["path"], one.get("take", "text"), _texts(one, "by")) for one in given.get("files", ())
+    )
+    switches = tuple(tuple(words.split()) for words in given.get("switches", ()))
+    return Account(
+        _texts(given, "variables"), _texts(given, "secrets"), _texts(given, "never"), files, switches,
+        given.get("none", ""),
+    )  # fmt: skip
 
 
 def _read_rule(program: str, given: Any, provider: str) -> CommandRule:
