@@ -24,6 +24,12 @@ class State:
         other.launcher, other.is_runnable = self.launcher, self.is_runnable
         return other
 
+    def in_background(self) -> State:
+        """A copy for a command that may end later than its line: a look after the line shows nothing for certain."""
+        other = self.copy()
+        other.is_runnable = False
+        return other
+
     def forget(self, names: Iterable[str] | None = None) -> None:
         """These variables (all: None) may hold anything from here on."""
         for name in (*self.variables, "HOME", "PWD", "IFS") if names is None else tuple(names):
