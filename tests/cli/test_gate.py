@@ -152,8 +152,10 @@ def test_what_is_approved_is_shown_even_where_a_secret_would_be(agent: Agent, cl
     assert "***" in approval["action"] and "npm unpublish other" in approval["action"]
 
 
-def test_a_secret_that_the_way_back_does_without_costs_nothing(agent: Agent, cli: Cli) -> None:
-    make = "docker network create --label password=s3cret --label a=b net"
+def test_a_secret_that_the_way_back_does_without_costs_nothing(agent: Agent, cli: Cli, project: Path) -> None:
+    outside = project.parent / "outside"
+    subprocess.run(["git", "init", "-q", str(outside)], check=True)
+    make = f"git -C {outside} tag -a -m password=s3cret v1 && git push --dry-run"
     assert agent.asks(make)[0] == "allow"
     (effect,) = cli("effects", "--json").json["effects"]
     assert effect["class"] == "reversible" and "s3cret" not in json.dumps(effect)

@@ -90,7 +90,7 @@ def test_what_was_pushed_stays_while_the_push_is_not_undone(
 
 
 def test_what_was_pushed_stays_where_the_push_cannot_be_undone(cli: Cli, project: Path, remote: Path) -> None:
-    """Somebody pushed on top of it in the meantime: the plan promised, and the report says what became of it."""
+    """Somebody pushed on top of it in the meantime: a conflict, and whoever wants the rest undone hears what stays."""
     cli("checkpoint", "base")
     commit_and_push(project)
     here = git(project, "rev-parse", "HEAD")
@@ -98,7 +98,8 @@ def test_what_was_pushed_stays_where_the_push_cannot_be_undone(cli: Cli, project
     git(project.parent, "clone", "-q", str(remote), str(other), "-b", "main")
     git(other, "commit", "-q", "--allow-empty", "-m", "three")
     git(other, "push", "-q", "origin", "main")
-    answer = cli("undo", "call:c1", "--yes", "--json", check=False)
+    assert cli("undo", "call:c1", "--yes", check=False).code == 4
+    answer = cli("undo", "call:c1", "--yes", "--json", "--on-conflict", "keep", check=False)
     assert answer.code == 6 and git(project, "rev-parse", "HEAD") == here
     assert "pushed to origin/main" in answer.json["report"]["not_undone"][0]["reason"]
     assert not any(".git" in action["path"] for action in answer.json["plan"]["actions"] if "path" in action)
@@ -116,6 +117,8 @@ def test_bad_case_6_a_later_push_by_somebody_else_is_not_overwritten(cli: Cli, p
     git(other, "push", "-q", "origin", "main")
     theirs = git(remote, "rev-parse", "main")
     result = cli("rollback", "base", "--effects", "--yes", check=False)
+    assert result.code == 4 and "not as the agent left it" in result.err
+    result = cli("rollback", "base", "--effects", "--yes", "--on-conflict", "keep", check=False)
     assert result.code == 6, result
     assert git(remote, "rev-parse", "main") == theirs
 
@@ -129,10 +132,63 @@ def test_a_push_whose_undo_failed_is_undone_once_the_remote_answers(cli: Cli, pr
     cli("run", "--", "git", "push", "-q", "origin", "main")
     away = remote.rename(remote.with_name("away.git"))
     result = cli("rollback", "base", "--effects", "--yes", check=False)
-    assert result.code == 6 and "not undone (manual)" in result.out
+    assert result.code == 6 and "not undone (failed)" in result.out  # it could not even be looked at
     away.rename(remote)
     cli("rollback", "base", "--effects", "--yes")
     assert git(remote, "rev-parse", "main") == before
+
+
+@pytest.mark.parametrize(
+    ("prepare", "push"),
+    [
+        ("git tag v1", "git push -q origin v1"),
+        ("git tag -a -m one v1", "git push -q origin refs/tags/v1"),
+        ("git tag v1; git push -q origin v1", "git push -q origin :v1"),
+        ("git tag v1; git push -q origin v1", "git push -q origin --delete v1"),
+        ("git tag v1; git branch side", "git push -q origin v1 side main:refs/heads/copy"),
+        ("git commit -qm two --allow-empty", "git push -q origin HEAD"),
+        ("git commit -qm another --amend --allow-empty", "git push -q origin +main"),
+        ("git branch side", "git push -q -u origin side"),
+        ("true", "git tag v1 && git push -q origin v1"),
+        ("true", "git branch side && git push -q origin side"),
+    ],
+)
+def test_whatever_a_push_names_is_undone_on_the_remote(
+    cli: Cli, project: Path, remote: Path, prepare: str, push: str
+) -> None:
+    """Tags, deletions and several refs, by an agent; also those that the same line makes."""
+    subprocess.run(["sh", "-c", prepare], cwd=project, check=True)
+    before = git(remote, "show-ref")
+    cli("checkpoint", "base")
+    claude = Claude(project)
+    claude.before("c1", push)
+    subprocess.run(["sh", "-c", push], cwd=project, check=True)
+    claude.after("c1", push)
+    assert git(remote, "show-ref") != before
+    result = cli("compensate", "base", "--execute", "--yes")
+    assert git(remote, "show-ref") == before and "1 effect undone, 0 not" in result.out
+
+
+def test_a_push_that_changed_nothing_leaves_what_was_there(cli: Cli, project: Path, remote: Path) -> None:
+    git(project, "tag", "v1")
+    git(project, "push", "-q", "origin", "v1")
+    before = git(remote, "show-ref")
+    cli("checkpoint", "base")
+    cli("run", "--", "git", "push", "-q", "origin", "main", "v1")
+    assert "nothing to undo" in cli("rollback", "base", "--dry-run").out
+    result = cli("rollback", "base", "--yes")
+    assert git(remote, "show-ref") == before and "0 effects undone, 0 not, 1 kept" in result.out
+
+
+@pytest.mark.parametrize("push", ["git push -q --tags", "git push -q --all origin", "git push -q"])
+def test_a_push_that_names_no_ref_has_no_inverse(cli: Cli, project: Path, remote: Path, push: str) -> None:
+    git(project, "tag", "v1")
+    git(project, "config", "push.autoSetupRemote", "true")
+    cli("checkpoint", "base")
+    cli("run", "--", *push.split())
+    (effect,) = cli("effects", "--json").json["effects"]
+    assert (effect["state"], effect["class"]) == ("done", "irreversible")
+    assert cli("rollback", "base", "--yes", check=False).code == 6
 
 
 def test_a_failing_command_is_not_taken_for_done(cli: Cli, project: Path, remote: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from reprieve.policy import catalog as rules
 from reprieve.policy.catalog import Capture, captures, instantiate, instantiate_request, load, read_capture
 from reprieve.policy.catalog.compile import compiled
 from reprieve.policy.catalog.load import COMPILED
-from reprieve.policy.catalog.model import AFTER, by_id
+from reprieve.policy.catalog.model import BOTH, by_id
 from reprieve.policy.classes import CLASSES, COMPENSABLE, HOLDABLE, IRREVERSIBLE, OPAQUE, READ, REVERSIBLE, rank
 
 HERE = Path(rules.__file__).parent
@@ -54,14 +55,15 @@ def test_what_a_rule_uses_it_also_captures() -> None:
     """Every {name} of an inverse is an argument, an option or a capture of the same rule."""
     for rule in shipped().commands:
         known = {arg.rstrip("?+*") for arg in rule.args or ()} | {capture.name for capture in rule.capture}
+        known |= {f"{capture.name}.after" for capture in rule.capture if capture.when == BOTH}
         known |= {f"opt.{name.lstrip('-')}" for name in rule.values}
+        known |= {name for _, pattern in rule.where for name in re.compile(pattern).groupindex}
         for step in rule.inverse:
             for word in [*step.argv, step.stdin]:
-                for name in __import__("re").findall(r"\{([a-z_][\w.-]*)\*?\}", word):
+                for name in re.findall(r"\{([a-z_][\w.-]*)\*?\}", word):
                     parts = name.split("-") if name not in known else [name]
                     assert set(parts) <= known, f"{rule.id}: {name}"
             assert {name for name, _ in step.when} <= known, rule.id
-        assert set(rule.guard) <= {capture.name for capture in rule.capture if capture.when == AFTER}, rule.id
 
 
 def test_every_program_with_an_inverse_declares_what_selects_its_account() -> None:
@@ -91,11 +93,21 @@ def test_requests_stay_at_their_origin() -> None:
 @pytest.mark.parametrize(
     ("argv", "rule"),
     [
-        ("git push origin main", "git.push.branch"),
-        ("git -C x push -f origin main", "git.push.branch"),
-        ("git push origin :main", "git.push"),
-        ("git push origin HEAD", "git.push"),
-        ("git push --mirror origin main", "git.push"),
+        ("git push origin main", "git.push.refs"),
+        ("git -C x push -f origin main", "git.push.refs"),
+        ("git push origin :main", "git.push.refs"),
+        ("git push origin HEAD", "git.push.head"),
+        ("git push --mirror origin main", "git.push.mirror"),
+        ("git push origin +main v1 a:b", "git.push.refs"),
+        ("git push origin refs/tags/v1", "git.push.refs"),
+        ("git push -d origin v1", "git.push.delete"),
+        ("git push --tags", "git.push.tags"),
+        ("git push origin main --tags", "git.push.tags"),
+        ("git push --all origin", "git.push.all"),
+        ("git push origin main HEAD", "git.push"),
+        ("git push origin refs/*:refs/*", "git.push"),
+        ("git push origin", "git.push"),
+        ("git push", "git.push"),
         ("docker stop -t 5 web", "docker.stop"),
         ("docker --context prod stop web", "docker.stop"),
         ("kubectl -n prod scale deploy/web --replicas=3", "kubectl.scale"),
@@ -132,20 +144,22 @@ def test_options_that_say_where_are_carried_to_the_inverse() -> None:
     assert match is not None
     (capture,) = captures(match)
     assert capture.run[:3] == ("kubectl", "--context", "c") and capture.run[-2:] == ("-n", "prod")
-    (step,) = instantiate(match, {"0.old": "3"}).steps
+    (step,) = instantiate(match, {"0.old": "3", "0.old.after": "0"}).steps
     assert step.argv == ("kubectl", "--context", "c", "scale", "deploy/web", "--replicas=3", "-n", "prod")
 
 
 def test_a_launcher_is_part_of_the_inverse() -> None:
     match = shipped().match_command(["systemctl", "enable", "x"], launcher=("sudo", "-n"))
     assert match is not None
-    assert instantiate(match, {"0.was": "disabled"}).steps[0].argv == ("sudo", "-n", "systemctl", "disable", "x")
+    inverse = instantiate(match, {"0.was": "disabled", "0.was.after": "enabled"})
+    assert inverse.steps[0].argv == ("sudo", "-n", "systemctl", "disable", "x")
+    assert inverse.looks[0].capture.run[:3] == ("sudo", "-n", "systemctl")
 
 
 def test_the_inverse_of_several_things_begins_with_the_last() -> None:
     match = shipped().match_command(["docker", "start", "a", "b"])
     assert match is not None
-    inverse = instantiate(match, {"0.was": "false", "1.was": "false"})
+    inverse = instantiate(match, {"0.was": "false", "1.was": "false", "0.was.after": "true", "1.was.after": "true"})
     assert [step.argv[-1] for step in inverse.steps] == ["b", "a"]
 
 
@@ -154,14 +168,14 @@ def test_bad_case_52_a_captured_value_is_never_an_option(value: str) -> None:
     match = shipped().match_command(["git", "remote", "set-url", "origin", "https://x.example"])
     assert match is not None
     with pytest.raises(Refused, match="option"):
-        instantiate(match, {"0.old": value})
+        instantiate(match, {"0.old": value, "0.old.after": "https://x.example"})
 
 
 @pytest.mark.parametrize("value", ["a; rm -rf /", "$(rm x)", "`rm x`", "a\nb", "{name}", "{opt.x}", "a b", "'", "*"])
 def test_s05_a_captured_value_is_one_word_whatever_it_holds(value: str) -> None:
     match = shipped().match_command(["git", "remote", "set-url", "origin", "https://x.example"])
     assert match is not None
-    (step,) = instantiate(match, {"0.old": value}).steps
+    (step,) = instantiate(match, {"0.old": value, "0.old.after": "https://x.example"}).steps
     assert step.argv == ("git", "remote", "set-url", "origin", value)
 
 
@@ -281,7 +295,7 @@ commands:
     args: [target]
     class: compensable
     capture:
-      old: {run: [deploy, status, "{target}"]}
+      old: {run: [deploy, status, "{target}"], when: both}
     inverse:
       - [deploy, "{target}", --to, "{old}"]
 """
@@ -297,7 +311,7 @@ def test_the_user_may_add_rules_and_theirs_come_first(tmp_path: Path) -> None:
     catalog = load([str(tmp_path), str(tmp_path / "missing")])
     match = catalog.match_command(["deploy", "prod"])
     assert match is not None and match.rule.id == "mine.deploy"
-    assert instantiate(match, {"0.old": "v1"}).steps[0].argv == ("deploy", "prod", "--to", "v1")
+    assert instantiate(match, {"0.old": "v1", "0.old.after": "v2"}).steps[0].argv == ("deploy", "prod", "--to", "v1")
     stripe = catalog.match_http("POST", "https://api.stripe.com/v1/charges")
     assert stripe is not None and stripe.rule.id == "more.stripe"
 
@@ -322,7 +336,7 @@ def test_s24_rules_in_the_tree_are_not_looked_for(tmp_path: Path, monkeypatch: p
         (('[deploy, "{target}", --to, "{old}"]', '["{target}", x]'),
         "commands[0].inverse[0]: must begin with the name of a program"),
         (('[deploy, "{target}", --to, "{old}"]', "[deploy, 5]"), "commands[0].inverse[0]: must be a list of texts"),
-        (('run: [deploy, status, "{target}"]', "run: [x], when: later"),
+        (('run: [deploy, status, "{target}"], when: both', "run: [x], when: later"),
         "commands[0].capture.old.when: 'later' is not one of before"),
         (("args: [target]", "where: {target: '('}"), "commands[0].where.target: '(' is not a pattern"),
         (("args: [target]", "window: soon"), "commands[0].window: 'soon' is not a time"),
@@ -352,7 +366,7 @@ def test_what_is_no_catalog_is_refused_and_never_run(tmp_path: Path, text: str) 
 
 def test_the_catalog_is_shipped_with_the_package() -> None:
     assert {path.name for path in HERE.glob("*.yaml")} >= {"git.yaml", "stripe.yaml", "github.yaml"}
-    assert by_id(shipped())["git.push.branch"].tested
+    assert by_id(shipped())["git.push.refs"].tested
 
 
 def test_loading_reads_no_yaml() -> None:

@@ -15,6 +15,10 @@ import pytest
 
 from policy.for_real import World
 from policy.reading import shipped
+from reprieve.errors import Refused
+from reprieve.policy.catalog import instantiate
+from reprieve.policy.catalog.model import AFTER, BEFORE
+from support.aws import POLICY, moto
 
 
 def there(program: str) -> str:
@@ -136,16 +140,29 @@ def test_git_settings_of_the_person_come_back(repo: World, value: str) -> None:
 @pytest.mark.parametrize(
     ("prepare", "argv", "rule"),
     [
-        ((), ("git", "push", "origin", "side"), "git.push.branch"),
-        (("commit",), ("git", "push", "-q", "origin", "main"), "git.push.branch"),
-        (("amend",), ("git", "push", "--force", "origin", "main"), "git.push.branch"),
+        ((), ("git", "push", "origin", "side"), "git.push.refs"),
+        (("commit",), ("git", "push", "-q", "origin", "main"), "git.push.refs"),
+        (("amend",), ("git", "push", "--force", "origin", "main"), "git.push.refs"),
         ((), ("git", "push", "-q", "origin", "--delete", "main"), "git.push.delete"),
+        ((), ("git", "push", "-q", "-d", "origin", "main", "old"), "git.push.delete"),
+        ((), ("git", "push", "-q", "origin", "v1"), "git.push.refs"),
+        ((), ("git", "push", "-q", "origin", "v2"), "git.push.refs"),
+        ((), ("git", "push", "-q", "origin", "refs/tags/v1:refs/tags/v9"), "git.push.refs"),
+        ((), ("git", "push", "-q", "origin", "+v2:refs/tags/old"), "git.push.refs"),
+        ((), ("git", "push", "-q", "origin", ":main"), "git.push.refs"),
+        ((), ("git", "push", "-q", "origin", ":refs/tags/old"), "git.push.refs"),
+        ((), ("git", "push", "-q", "origin", "side:refs/heads/other"), "git.push.refs"),
+        (("amend",), ("git", "push", "-q", "origin", "+main"), "git.push.refs"),
+        ((), ("git", "push", "-q", "origin", "side", "v1", "HEAD:refs/heads/new", ":main"), "git.push.refs"),
+        (("commit",), ("git", "push", "-q", "origin", "HEAD"), "git.push.head"),
+        (("commit",), ("git", "push", "-q", "-u", "origin", "+HEAD"), "git.push.head"),
     ],
 )
 def test_bad_case_32_a_push_is_taken_back(
     repo: World, prepare: tuple[str, ...], argv: tuple[str, ...], rule: str
 ) -> None:
-    """A new branch, a fast-forward, a force-push and a deletion."""
+    """New branches and tags, a fast-forward, a force-push, a deletion, and several at once."""
+    repo.run("git", "push", "-q", "origin", "v1:refs/tags/old")
     repo.run("git", "-C", str(repo.folder.parent / "remote.git"), "config", "receive.denyDeleteCurrent", "ignore")
     if "commit" in prepare:
         repo.run("git", "commit", "-q", "--allow-empty", "-m", "three")
@@ -157,7 +174,7 @@ def test_bad_case_32_a_push_is_taken_back(
 def test_bad_case_32_what_somebody_pushed_later_is_kept(repo: World, tmp_path: Path) -> None:
     """The inverse carries a lease on what we left: a later commit of a person refuses it."""
     repo.run("git", "commit", "-q", "--allow-empty", "-m", "the agent's")
-    inverse = repo.do("git", "push", "-q", "origin", "main", rule="git.push.branch")
+    inverse = repo.do("git", "push", "-q", "origin", "main", rule="git.push.refs")
     World(tmp_path, repo.env).run("git", "clone", "-q", str(tmp_path / "remote.git"), "person")
     person = World(tmp_path / "person", repo.env)
     person.run("git", "commit", "-q", "--allow-empty", "-m", "a person's")
@@ -173,7 +190,37 @@ def test_a_force_push_over_commits_that_are_not_here_is_taken_back(repo: World, 
     person = World(tmp_path / "person", repo.env)
     person.run("git", "commit", "-q", "--allow-empty", "-m", "a person's")
     person.run("git", "push", "-q", "origin", "main")
-    round_trip(repo, remote_refs(repo), ("git", "push", "-f", "origin", "main"), "git.push.branch")
+    round_trip(repo, remote_refs(repo), ("git", "push", "-f", "origin", "main"), "git.push.refs")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("remote.origin.pushurl", "elsewhere.git"),
+        ("remote.origin.push", "refs/heads/main:refs/heads/other"),
+        ("push.default", "upstream"),
+        ("push.followTags", "true"),
+        ("url.elsewhere.pushInsteadOf", "remote"),
+    ],
+)
+def test_a_push_that_settings_send_elsewhere_has_no_inverse(repo: World, setting: str, value: str) -> None:
+    """The looks would look at other refs, or at another repository, than the push changes."""
+    repo.run("git", "config", setting, value)
+    with pytest.raises(Refused, match="does not answer as the rule needs it"):
+        repo.do("git", "push", "-q", "origin", "side", rule="git.push.refs")
+
+
+def test_a_push_of_head_has_no_inverse_if_another_branch_was_checked_out_meanwhile(repo: World) -> None:
+    """As in `git switch -c new && git push origin HEAD`, which is looked at before the whole line."""
+    match = shipped().match_command(["git", "push", "-q", "origin", "HEAD"])
+    assert match is not None
+    captured: dict[str, str | tuple[str, ...]] = {}
+    repo.take(match, BEFORE, captured)
+    repo.run("git", "switch", "-q", "-c", "new")
+    repo.run("git", "push", "-q", "origin", "HEAD")
+    repo.take(match, AFTER, captured)
+    with pytest.raises(Refused, match="nothing in the rule fits"):
+        instantiate(match, captured)
 
 
 # -- pip
@@ -247,6 +294,105 @@ def test_a_global_package_of_npm_is_taken_out_again(tmp_path: Path) -> None:
     assert state() == ["pear"]
     world.undo(inverse)
     assert state() == []
+
+
+# -- programs that change a file of settings or state here
+
+
+@pytest.mark.slow
+def test_the_workspace_of_terraform_and_its_marks_come_back(tmp_path: Path) -> None:
+    there("terraform")
+    (tmp_path / "main.tf").write_text('resource "terraform_data" "a" {}\n')
+    world = World(tmp_path, {"HOME": str(tmp_path), "CHECKPOINT_DISABLE": "1", "TF_CLI_CONFIG_FILE": ""})
+    world.run("terraform", "init", "-no-color")
+    world.run("terraform", "apply", "-auto-approve", "-no-color")
+
+    def marks() -> str:
+        return world.run("terraform", "state", "show", "-no-color", "terraform_data.a")
+
+    round_trip(world, marks, ("terraform", "taint", "terraform_data.a"), "terraform.taint")
+    world.run("terraform", "taint", "terraform_data.a")
+    round_trip(world, marks, ("terraform", "untaint", "terraform_data.a"), "terraform.untaint")
+
+    def workspaces() -> str:
+        return world.run("terraform", "workspace", "list")
+
+    round_trip(world, workspaces, ("terraform", "workspace", "new", "side"), "terraform.workspace.new")
+    world.run("terraform", "workspace", "new", "side")
+    round_trip(world, workspaces, ("terraform", "workspace", "select", "default"), "terraform.workspace.select")
+
+
+def test_the_context_of_kubectl_comes_back(tmp_path: Path) -> None:
+    there("kubectl")
+    world = World(tmp_path, {"HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "config")})
+    for name in ("one", "two"):
+        world.run("kubectl", "config", "set-context", name)
+
+    def state() -> str:
+        return world.run("kubectl", "config", "view")
+
+    round_trip(world, state, ("kubectl", "config", "use-context", "one"), "kubectl.config.use-context")  # none was set
+    world.run("kubectl", "config", "use-context", "one")
+    round_trip(world, state, ("kubectl", "config", "use-context", "two"), "kubectl.config.use-context")
+
+
+@pytest.mark.slow
+def test_a_setting_of_gcloud_comes_back(tmp_path: Path) -> None:
+    there("gcloud")
+    world = World(tmp_path, {"HOME": str(tmp_path), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud")})
+
+    def state() -> str:
+        return world.run("gcloud", "config", "list", "--format=json")
+
+    round_trip(world, state, ("gcloud", "config", "set", "core/verbosity", "error"), "gcloud.config.set")
+    world.run("gcloud", "config", "set", "core/verbosity", "error")
+    round_trip(world, state, ("gcloud", "config", "set", "core/verbosity", "warning"), "gcloud.config.set")
+
+
+# -- aws
+
+
+@pytest.fixture(scope="module")
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """The real program with a server that stands in for Amazon's."""
+    there("aws")
+    with moto(tmp_path_factory.mktemp("aws")) as (folder, env):
+        yield World(folder, env)
+
+
+@pytest.mark.slow
+def test_what_aws_made_or_changed_comes_back(aws: World) -> None:
+    arn = aws.run(
+        "aws", "iam", "create-policy", "--policy-name", "p", "--policy-document", POLICY,
+        "--query", "Policy.Arn", "--output", "text",
+    ).strip()  # fmt: skip
+    machine = aws.run(
+        "aws", "ec2", "run-instances", "--image-id", "ami-12c6146b", "--query", "Instances[0].InstanceId",
+        "--output", "text",
+    ).strip()  # fmt: skip
+    aws.run("aws", "iam", "create-user", "--user-name", "ann")
+
+    def state() -> list[str]:
+        looks = (
+            ("s3api", "list-buckets", "--query", "Buckets[].Name"),
+            ("iam", "list-users", "--query", "Users[].UserName"),
+            ("iam", "list-attached-user-policies", "--user-name", "ann"),
+            ("ec2", "describe-tags"),
+            ("ec2", "describe-instances", "--query", "Reservations[].Instances[].State.Name"),
+        )
+        return [aws.run("aws", *words) for words in looks]
+
+    tags = ("aws", "ec2", "create-tags", "--resources", machine, "--tags", "Key=owner,Value=bob")
+    round_trip(aws, state, ("aws", "s3", "mb", "s3://fresh"), "aws.s3.mb")
+    round_trip(aws, state, ("aws", "iam", "create-user", "--user-name", "bob"), "aws.iam.create-user")
+    policy = ("aws", "iam", "attach-user-policy", "--user-name", "ann", "--policy-arn", arn)
+    round_trip(aws, state, policy, "aws.iam.attach-user-policy")
+    round_trip(aws, state, tags, "aws.ec2.create-tags")
+    aws.run(*tags[:-1], "Key=owner,Value=ann")
+    round_trip(aws, state, tags, "aws.ec2.create-tags")
+    round_trip(aws, state, ("aws", "ec2", "stop-instances", "--instance-ids", machine), "aws.ec2.stop")
+    aws.run("aws", "ec2", "stop-instances", "--instance-ids", machine)
+    round_trip(aws, state, ("aws", "ec2", "start-instances", "--instance-ids", machine), "aws.ec2.start")
 
 
 # -- crontab

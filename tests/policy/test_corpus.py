@@ -216,7 +216,7 @@ def test_commands_are_listed_with_their_arguments_and_rules() -> None:
     assert [command.argv for command in reading.commands] == [
         ("cd", "src"), ("git", "push", "origin", "main"), ("rm", None),
     ]  # fmt: skip
-    assert reading.commands[1].rule == "git.push.branch"
+    assert reading.commands[1].rule == "git.push.refs"
     assert reading.commands[1].match is not None
 
 

@@ -75,8 +75,8 @@ def test_p_41_the_class_does_not_depend_on_how_it_is_written(judge) -> None:
 def test_a_push_brings_its_rule_for_the_journal(judge) -> None:
     verdict = judge("Bash", {"command": "cd src && git push origin main"})
     assert verdict.cls == COMPENSABLE
-    assert [match.rule.id for match in verdict.matched] == ["git.push.branch"]
-    assert verdict.rules == ("git.push.branch",)
+    assert [match.rule.id for match in verdict.matched] == ["git.push.refs"]
+    assert verdict.rules == ("git.push.refs",)
 
 
 @pytest.mark.parametrize(

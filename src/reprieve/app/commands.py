@@ -2,7 +2,8 @@
 
     match ─▶ account, captures before ─▶ intent ─▶ the command, by whoever runs it ─▶ captures after ─▶ outcome, inverse
 
-If what it takes to undo cannot be learned, the effect is recorded as irreversible and says why.
+A look is a capture on both sides. If the looks see no difference, the command changed nothing and there is nothing to
+undo. If what it takes to undo cannot be learned, the effect is recorded as irreversible and says why.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import os
 
 from reprieve.app import effects, journals
 from reprieve.effects import account as accounts
-from reprieve.effects.command import environment, found, inverse_of, printed, run_bounded
+from reprieve.effects import looks
+from reprieve.effects.command import environment, found, inverse_of
 from reprieve.errors import Refused, Usage
 from reprieve.model.effect import DONE, IRREVERSIBLE, READ, REFUSED, UNKNOWN, EffectDraft
 from reprieve.model.value import Value
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
 
     Captured = dict[str, str | tuple[str, ...]]
 
-_CAPTURE_S = 20.0
-_MOST = 256 * 1024  # of what a capture prints; more is no small thing to put back
+NOTHING_CHANGED = "the command changed nothing, so there is nothing to undo"
 
 
 class Watched(Value):
@@ -116,19 +117,24 @@ def finish(ws: Workspace, watched: Watched, *, exit_code: int | None, rules: Cat
         account = request.get("account")
         if isinstance(account, dict) and not why:
             why = _why_another(account, request.get("stamps"), journal.log.fingerprint)
+        is_changed = True
         if match is not None and match.rule.inverse and not why:
             try:
                 assert isinstance(account, dict)
                 inverse = _inverse(match, _kept(request), cwd, journals.trees(ws), account)
+                is_changed = inverse is not None
             except (Refused, Usage) as e:
                 why = e.message
         if exit_code != 0:
             # Many commands fail in part, and of a line it may have been another one that failed. So unless a look shows
             # that nothing happened, what there is to undo is kept, and a person decides
-            if match is not None and not why and _is_as_before(match, _kept(request), cwd, account):
+            if not is_changed:
                 journal.finish(effect.id, REFUSED, detail=f"exit code {exit_code}, and nothing has changed")
             else:
                 journal.finish(effect.id, UNKNOWN, detail=f"exit code {exit_code}", inverse=inverse)
+            return
+        if not is_changed:
+            journal.finish(effect.id, DONE, detail=NOTHING_CHANGED, inverse=None, cls=READ)
             return
         cls = effect.cls if inverse is not None else IRREVERSIBLE
         journal.finish(effect.id, DONE, detail=why, inverse=inverse, cls=cls)
@@ -170,68 +176,58 @@ def _why_another(account: Json, stamps: object, sign: Callable[[bytes], str]) ->
     return accounts.differs(account, environ=os.environ, sign=sign)
 
 
-def _inverse(match: CommandMatch, captured: Captured, cwd: str, trees: Sequence[str], account: Json) -> Json:
-    from reprieve.policy.catalog import captures, instantiate
+def _inverse(match: CommandMatch, captured: Captured, cwd: str, trees: Sequence[str], account: Json) -> Json | None:
+    """The frozen inverse; None if the looks see no change. Raises Refused and Usage."""
+    from reprieve.policy.catalog import instantiate
+    from reprieve.policy.catalog.template import reading
 
-    env = environment((), account)
-    after = captures(match, when="after")
-    captured = {**captured, **_capture(match, "after", cwd, env)}
+    captured = {**captured, **_capture(match, "after", cwd, environment((), account), captured)}
     made = instantiate(match, captured)
     if not made.steps:
-        raise Refused("there is nothing to put back")
-    guards: list[Json] = []
-    for capture in after:
-        if capture.name.partition(".")[2] in match.rule.guard:
-            guards.append({"argv": found(capture.run), "sha256": printed(found(capture.run), cwd=cwd, env=env)})
+        return None
+    seen = [looks.frozen(found(one.capture.run), reading(one.capture), one.before, one.after) for one in made.looks]
     return inverse_of(
         *(step.argv for step in made.steps),
         cwd=cwd,
         stdin=[step.stdin for step in made.steps],
         is_idempotent=match.rule.is_idempotent,
-        guard=guards,
+        seen=seen,
+        settle_s=match.rule.settle_s,
         within=trees,
         account=account,
     )
 
 
-def _is_as_before(match: CommandMatch, captured: Captured, cwd: str, account: object) -> bool:
-    """Whether what was looked at before it is the same now. False where nothing tells."""
-    from reprieve.policy.catalog import captures
-
-    env = environment((), account if isinstance(account, dict) else None)
-
-    before = {capture.run: captured.get(capture.name) for capture in captures(match, when="before")}
-    after = captures(match, when="after")
-    try:
-        return bool(after) and all(
-            capture.run in before and before[capture.run] == _captured(capture, cwd, env) for capture in after
-        )
-    except Refused:
-        return False
-
-
-def _capture(match: CommandMatch, when: str, cwd: str, env: Mapping[str, str]) -> Captured:
-    from reprieve.policy.catalog import captures
-
-    return {capture.name: _captured(capture, cwd, env) for capture in captures(match, when=when)}
-
-
-def _captured(capture: Capture, cwd: str, env: Mapping[str, str]) -> str | tuple[str, ...]:
-    from reprieve.policy.catalog import read_capture
+def _capture(
+    match: CommandMatch, when: str, cwd: str, env: Mapping[str, str], before: Captured | None = None
+) -> Captured:
+    """The values by name. A look that is only compared is kept as a hash: the journal need not hold what it prints."""
+    from reprieve.policy.catalog import captures, read_capture
+    from reprieve.policy.catalog.template import compared
     from reprieve.policy.redact import redact
 
+    known: Captured = dict(before or {})
+    values: Captured = {}
+    outputs: dict[tuple[str, ...], tuple[int, bytes, bytes]] = {}  # several captures may read the same output
+    hashed = compared(match.rule)
+    for capture in captures(match, when=when, known=known):
+        if capture.run not in outputs:
+            outputs[capture.run] = _printed(capture, cwd, env)
+        code, output, errors = outputs[capture.run]
+        value = read_capture(capture, output, code, errors)
+        if capture.name.split(".")[1] in hashed:
+            value = looks.digest(value) if isinstance(value, str) else tuple(map(looks.digest, value))
+        elif redact(text := value if isinstance(value, str) else "\n".join(value)) != text:
+            raise Refused("what was there before holds a secret, which the journal does not keep")
+        known[capture.name] = values[capture.name] = value
+    return values
+
+
+def _printed(capture: Capture, cwd: str, env: Mapping[str, str]) -> tuple[int, bytes, bytes]:
     try:
-        code, output, limit = run_bounded(
-            found(capture.run), cwd=cwd, env=env, timeout_s=_CAPTURE_S, most=_MOST, kept=_MOST
-        )
+        return looks.printed_by(found(capture.run), cwd=cwd, env=env)
     except (OSError, Usage) as e:
         raise Refused(f"{capture.run[0]} could not be started, so what it takes to undo is not known") from e
-    if limit:
-        raise Refused(f"{' '.join(capture.run)} was ended after {limit}, so what it takes to undo is not known")
-    text = output.decode("utf-8", "surrogateescape")
-    if redact(text) != text:
-        raise Refused("what was there before holds a secret, which the journal does not keep")
-    return read_capture(capture, output, code)
 
 
 def _kept(request: Json) -> Captured:
@@ -241,7 +237,11 @@ def _kept(request: Json) -> Captured:
 
 
 def _resource(match: CommandMatch) -> str:
-    names = [str(value) for item in match.items for _, value in item]
+    given = {
+        *(arg.rstrip("?+*") for arg in match.rule.args or ()),
+        *(f"opt.{o.lstrip('-')}" for o in match.rule.values),
+    }
+    names = [str(value) for item in match.items for name, value in item if name in given]
     return f"{match.rule.program}:{' '.join(names)}"
 
 

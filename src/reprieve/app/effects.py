@@ -274,9 +274,15 @@ class Side:
 
     def unpushed(self) -> frozenset[str]:
         """Remote branches whose pushes it undoes, as git names them."""
-        undone = (action.effect for action in self.actions if action.verb == UNDO_EFFECT and action.kind == "command")
-        resources = (self.journal.get(id).resource for id in undone)
-        return frozenset(name[4:].replace(" ", "/", 1) for name in resources if name.startswith("git:"))
+        found: set[str] = set()
+        for action in self.actions:
+            effect = self.journal.get(action.effect)
+            steps = (effect.inverse or {}).get("steps")
+            if action.verb == UNDO_EFFECT and effect.rule.startswith("git.push.") and isinstance(steps, list):
+                for step in steps:  # git push … REMOTE OLD:refs/heads/NAME
+                    *_, remote, refspec = step["argv"]
+                    found |= {f"{remote}/{name}" for name in refspec.partition(":refs/heads/")[2:] if name}
+        return frozenset(found)
 
     def refuse_conflicts(self) -> None:
         """Raises Conflict before anything is touched."""

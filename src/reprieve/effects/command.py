@@ -1,12 +1,13 @@
 """Undo by a command: an argument list that was frozen when the effect was recorded, run without a shell.
 
     inverse = {"kind": "command", "steps": [{"argv": [...], "stdin": ""}], "cwd": ..., "env": [names], "timeout_s": 60,
-               "is_idempotent": false, "guard": [{"argv": [...], "sha256": of what it printed after the effect}],
-               "scripts": [{"path": ..., "sha256": ...}], "account": as in effects.account}
+               "is_idempotent": false, "looks": [...], "settle_s": 0, "scripts": [{"path": ..., "sha256": ...}],
+               "account": as in effects.account}
 
 The program gets a small environment of its own, no standard input, a time limit and a limit for what it prints; when
-it ends its whole process group is ended with it. One that fails may have done its work before: it is run again only if
-`is_idempotent`, else a person has to look.
+it ends its whole process group is ended with it. Before it is started the looks must show the world as the effect left
+it, and after it they must show the world as before the effect: only then is the effect undone. Without looks, a command
+that fails may have done its work before: it is run again only if `is_idempotent`, else a person has to look.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from __future__ import annotations
 import os
 
 from reprieve.effects import account as accounts
-from reprieve.effects import scripts
-from reprieve.effects.driver import CHANGED, READY, UNCLEAR, Check, Outcome
+from reprieve.effects import looks, scripts
+from reprieve.effects.driver import ALREADY, CHANGED, READY, UNCLEAR, Check, Outcome
 from reprieve.errors import Refused, Usage
 from reprieve.model.effect import FAILED, MANUAL, UNDONE, UNKNOWN
 
@@ -41,15 +42,16 @@ def inverse_of(
     env: Sequence[str] = (),
     timeout_s: int = TIMEOUT_S,
     is_idempotent: bool = False,
-    guard: Sequence[Json] = (),
+    seen: Sequence[Json] = (),
+    settle_s: int = 0,
     within: Sequence[str] = (),
     account: Json | None = None,
 ) -> Json:
     """The frozen inverse: commands that are run one after the other, each with its standard input.
 
     Programs are looked up now: what an agent puts into PATH later is not it. `within`: trees where an agent works; a
-    program or script in one of them is run only if it is still the same. `account`: the only one that it runs in.
-    Raises Usage.
+    program or script in one of them is run only if it is still the same. `seen`: frozen looks; `settle_s`: how long the
+    world may take until it is as before. `account`: the only one that it runs in. Raises Usage.
     """
     for name in env:
         if name in _NEVER or name.startswith(_NEVER_BEGIN):
@@ -64,8 +66,8 @@ def inverse_of(
         "timeout_s": timeout_s,
         "is_idempotent": is_idempotent,
     }
-    if guard:
-        inverse["guard"] = list(guard)
+    if seen:
+        inverse |= {"looks": list(seen), "settle_s": settle_s}
     if account is not None:
         inverse["account"] = account
     try:
@@ -122,18 +124,56 @@ class CommandDriver:
             return Check(UNCLEAR, f"the folder {cwd} is not there")
         if what := scripts.changed(inverse):
             return Check(CHANGED, f"{what}; it is not run. Take the files back first (--files), then this")
-        for guard in _list(inverse.get("guard")):
-            assert isinstance(guard, dict)
-            argv = [str(word) for word in _list(guard.get("argv"))]
-            try:
-                now = printed(argv, cwd=cwd, env=environment(_passed(inverse), _account(inverse)))
-            except OSError as e:
-                return Check(UNCLEAR, f"{argv[0]} could not be started: {e.strerror}")
-            if now != guard.get("sha256"):
-                return Check(CHANGED, f"{' '.join(argv)} no longer says what it said after the effect")
-        return Check(READY)
+        if not (seen := _looks(inverse)):
+            why = "an older version recorded it without a look at what was there before"
+            return Check(UNCLEAR, why) if effect.rule else Check(READY)
+        try:
+            state, said = looks.compare(seen, lambda one: self._see(one, inverse, names))
+        except OSError as e:
+            return Check(UNCLEAR, f"Reprieve could not look whether it is as the agent left it: {e.strerror}")
+        if state == looks.OTHER:
+            return Check(CHANGED, f"it is not as the agent left it: {self._clean(said)}")
+        return Check(READY) if state == looks.LEFT else Check(ALREADY, f"it is as before already: {self._clean(said)}")
 
     def undo(self, effect: Effect, names: Mapping[str, str]) -> Outcome:
+        outcome = self._run(effect, names)
+        inverse = effect.inverse or {}
+        if not (seen := _looks(inverse)) or (outcome.undo_state == FAILED):
+            return outcome
+        try:
+            state, said = self._settled(seen, inverse, names, is_done=outcome.undo_state == UNDONE)
+        except (Refused, OSError) as e:
+            why = e.message if isinstance(e, Refused) else str(e.strerror)
+            return Outcome(MANUAL, f"{outcome.detail}; Reprieve could not look whether it is undone: {why}")
+        if state == looks.BEFORE:
+            return Outcome(UNDONE, f"it is as before: {self._clean(said)}")
+        left = "it is as the agent left it" if state == looks.LEFT else "it is not as it was before"
+        return Outcome(FAILED if state == looks.LEFT else MANUAL, f"{left}: {self._clean(said)} ({outcome.detail})")
+
+    def _settled(
+        self, seen: Sequence[Json], inverse: Mapping[str, object], names: Mapping[str, str], *, is_done: bool
+    ) -> tuple[str, str]:
+        """What the looks show once the world has settled, or its time is over."""
+        import time
+
+        until, pause = time.monotonic() + float(str(inverse.get("settle_s") or 0)) * is_done, 0.25
+        while True:
+            state, said = looks.compare(seen, lambda one: self._see(one, inverse, names))
+            left = until - time.monotonic()
+            if state == looks.BEFORE or left <= 0:
+                return state, said
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, 5.0)
+
+    def _see(self, one: Json, inverse: Mapping[str, object], names: Mapping[str, str]) -> str | tuple[str, ...]:
+        argv, read = [names.get(str(word), str(word)) for word in _list(one.get("argv"))], one.get("read")
+        assert isinstance(read, dict)
+        return looks.look(
+            argv, read, cwd=str(inverse.get("cwd", "")), env=environment(_passed(inverse), _account(inverse))
+        )
+
+    def _run(self, effect: Effect, names: Mapping[str, str]) -> Outcome:
+        """Run the steps; `undone` means that each ended with 0."""
         inverse = effect.inverse or {}
         said = ""
         if wrong := self._wrong_account(effect):
@@ -171,7 +211,9 @@ class CommandDriver:
         return UNKNOWN
 
     def may_repeat(self, effect: Effect) -> bool:
-        return bool((effect.inverse or {}).get("is_idempotent"))
+        # with looks it is run again only where they show that it did nothing
+        inverse = effect.inverse or {}
+        return bool(inverse.get("is_idempotent") or inverse.get("looks"))
 
 
 def environment(passed: Sequence[str], account: Json | None = None) -> dict[str, str]:
@@ -184,14 +226,6 @@ def environment(passed: Sequence[str], account: Json | None = None) -> dict[str,
     return {**env, **chosen, "PATH": PATH}
 
 
-def printed(argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> str:
-    """The hash of what a command prints, and of how it ends. Raises OSError."""
-    from hashlib import sha256
-
-    code, output, limit = run_bounded(argv, cwd=cwd, env=env, timeout_s=TIMEOUT_S)
-    return sha256(f"{code} {limit} ".encode() + output).hexdigest()
-
-
 def run_bounded(
     argv: Sequence[str],
     *,
@@ -201,8 +235,11 @@ def run_bounded(
     most: int = MOST_OUTPUT,
     stdin: str = "",
     kept: int = 4 * _SHOWN,
+    stderr_fd: int = -1,
 ) -> tuple[int, bytes, str]:
-    """Exit code, the end of what it printed, and the limit that ended it ("" if none). Its whole group is ended."""
+    """Exit code, the end of what it printed, and the limit that ended it ("" if none). Its whole group is ended.
+
+    `stderr_fd`: where its error output goes, if not to the rest."""
     import selectors
     import signal
     import subprocess
@@ -214,7 +251,7 @@ def run_bounded(
         env=dict(env),
         stdin=_given(stdin) if stdin else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.STDOUT if stderr_fd < 0 else stderr_fd,
         start_new_session=True,
         close_fds=True,
     )
@@ -281,6 +318,10 @@ def _steps(effect: Effect) -> list[tuple[list[str], str]]:
 def _account(inverse: Mapping[str, object]) -> Json | None:
     kept = inverse.get("account")
     return kept if isinstance(kept, dict) else None
+
+
+def _looks(inverse: Mapping[str, object]) -> list[Json]:
+    return [one for one in _list(inverse.get("looks")) if isinstance(one, dict)]
 
 
 def _passed(inverse: Mapping[str, object]) -> list[str]:

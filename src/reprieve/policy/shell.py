@@ -144,7 +144,7 @@ class _Reader:
         for number, child in enumerate(children):
             is_background = number + 1 < len(children) and children[number + 1].type == "&"
             if child.is_named:
-                self._statement(child, state.copy() if is_background else state, stdin, depth)
+                self._statement(child, state.in_background() if is_background else state, stdin, depth)
 
     def _statement(self, node: Node, state: State, stdin: Stdin, depth: int) -> None:
         kind = node.type

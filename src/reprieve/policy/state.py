@@ -37,6 +37,12 @@ class State:
             else:
                 self.exported[name] = value
 
+    def in_background(self) -> State:
+        """A copy for a command that may end later than its line: a look after the line shows nothing for certain."""
+        other = self.copy()
+        other.is_runnable = False
+        return other
+
     def forget(self, names: Iterable[str] | None = None) -> None:
         """These variables (all: None) may hold anything from here on."""
         for name in (*self.variables, "HOME", "PWD", "IFS") if names is None else tuple(names):

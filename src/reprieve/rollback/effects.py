@@ -23,6 +23,7 @@ from reprieve.model.effect import (
     INTENT,
     KEPT,
     MANUAL,
+    READ,
     REFUSED,
     UNDOING,
     UNDONE,
@@ -70,17 +71,21 @@ def plan_effects(
     # what later effects of this plan will have put back by then, and what that is in; by hash, as there may be many
     coming: set[int] = set()
     around: set[int] = set()
+    looked: set[int] = set()
     for effect in effects:
         if not effect.is_open:
             continue
         # where a later one is undone first, the world of now says nothing about this one: it is looked at in its turn
-        # (a command looks at its program alone, which no other effect puts back)
+        # (a command names what it changed by its looks)
         above = [hash(each) for each in _upwards(effect.resource)] if effect.kind != "command" else []
-        is_first = not above or (above[0] not in around and coming.isdisjoint(above))
+        mine = _looked_at(effect)
+        is_first = mine.isdisjoint(looked) and (not above or (above[0] not in around and coming.isdisjoint(above)))
         if effect.state == HELD and is_persons is not None and is_persons(effect):
             verb, says = KEEP_EFFECT, "held by you, outside of every agent's step"
         else:
             verb, says, _ = _decide(journal, effect, drivers, names, now_ns, is_live and is_first)
+        if verb == UNDO_EFFECT:
+            looked |= mine
         if verb == UNDO_EFFECT and above:
             coming.add(above[0])
             around.update(above)
@@ -137,6 +142,8 @@ def _decide(
         return LEAVE_EFFECT, "it is still under way; run this again when it is finished", WANTED
     if effect.undo_state == UNDOING and not journal.is_orphaned(effect):
         return LEAVE_EFFECT, "another process is undoing it", UNDOING
+    if effect.cls == READ:
+        return KEEP_EFFECT, effect.detail, KEPT
     found = drivers.get(str((effect.inverse or {}).get("kind", effect.kind)))
     if effect.inverse is None or found is None:
         return LEAVE_EFFECT, why_not(effect), MANUAL if effect.state == UNKNOWN else GONE
@@ -237,6 +244,12 @@ def _undo(journal: Journal, effect: Effect, driver: Driver, names: Mapping[str, 
             journal.remap(effect.id, *outcome.renamed)
         journal.end_undo(effect.id, outcome.undo_state, outcome.detail)
     return outcome.undo_state, outcome.detail
+
+
+def _looked_at(effect: Effect) -> set[int]:
+    """What the looks of a command look at, by hash."""
+    looks = (effect.inverse or {}).get("looks")
+    return {hash(tuple(look["argv"])) for look in looks} if isinstance(looks, list) else set()
 
 
 def _upwards(resource: str) -> Iterator[str]:

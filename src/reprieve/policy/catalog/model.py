@@ -13,11 +13,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-BEFORE, AFTER = "before", "after"
+BEFORE, AFTER, BOTH = "before", "after", "both"
 
 
 class Capture(Value):
-    """A command whose output is kept before or after the forward one. `is_optional`: failing means "not there"."""
+    """A command whose output is kept before or after the forward one, or both: then it is a look.
+
+    `is_optional`: failing means "not there".
+    """
 
     name: str
     run: tuple[str, ...]
@@ -27,6 +30,8 @@ class Capture(Value):
     json: str = ""  # $.path.to.it
     drop: str = ""  # a pattern; lines that it is found in are left out
     is_optional: bool = False
+    absent: str = ""  # a pattern; a failure whose exit code and output it is found in means "not there"
+    must: str = ""  # a pattern that the value must match, else there is no inverse
 
 
 class Step(Value):
@@ -34,7 +39,7 @@ class Step(Value):
 
     argv: tuple[str, ...]
     stdin: str = ""
-    when: tuple[tuple[str, str], ...] = ()  # (value, "present" | "absent" | "=text" | "!text")
+    when: tuple[tuple[str, str], ...] = ()  # (value, "present" | "absent" | "changed" | "=text" | "!text")
 
 
 class CommandRule(Value):
@@ -54,11 +59,12 @@ class CommandRule(Value):
     where: tuple[tuple[str, str], ...] = ()  # argument or option → pattern
     capture: tuple[Capture, ...] = ()
     inverse: tuple[Step, ...] = ()
-    guard: tuple[str, ...] = ()  # captures that must still be as after the forward command
+    settle_s: int = 0  # how long the world may take until it is as before
     window: str = ""
     tested: bool = False
     provider: str = ""
     is_idempotent: bool = False  # the inverse may be run twice
+    is_ambiguous: bool = False  # another program of that name may have run: looks that see no change prove nothing
 
 
 class AccountFile(Value):
@@ -164,11 +170,20 @@ class ToolRule(Value):
     sql: str = ""  # the argument that holds a statement, which may name yet another file
 
 
+class Look(Value):
+    """A look at what the command changed, ready to run, with the values from before and after it."""
+
+    capture: Capture
+    before: str | tuple[str, ...]
+    after: str | tuple[str, ...]
+
+
 class Inverse(Value):
-    """What takes a command back: argument lists with their input, in order."""
+    """What takes a command back: argument lists with their input, in order; none if the looks saw no change."""
 
     rule: str
     steps: tuple[Step, ...]
+    looks: tuple[Look, ...] = ()
 
 
 class InverseRequest(Value):
@@ -315,8 +330,10 @@ def _fit(
                     is_sure = False
                     continue
                 return None
-            if re.search(pattern, value) is None:
+            fits = re.search(pattern, value)
+            if fits is None:
                 return None
+            item.update(fits.groupdict(""))
     is_sure = is_sure and all(value is not None for item in bound for value in item.values())
     if rule.cls == READ:
         return rule, (), ()
@@ -324,7 +341,7 @@ def _fit(
         what = next((one for one in options.unknown if one is not None), None)
         why = f"the rule does not know {what}" if what else "only the running shell knows what it names"
         raised = rule.cls if rank(rule.cls) > rank(IRREVERSIBLE) else IRREVERSIBLE
-        return rule.replace(cls=raised, note=why, capture=(), inverse=(), guard=(), files=False), (), ()
+        return rule.replace(cls=raised, note=why, capture=(), inverse=(), files=False), (), ()
     items = tuple(
         tuple({**common, **{key: value for key, value in item.items() if value is not None}}.items()) for item in bound
     )

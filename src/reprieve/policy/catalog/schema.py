@@ -11,6 +11,7 @@ from reprieve.effects import account_files
 from reprieve.errors import Misconfigured
 from reprieve.model.value import Value
 from reprieve.policy.catalog.model import (
+    BOTH,
     Account,
     AccountFile,
     Capture,
@@ -21,12 +22,15 @@ from reprieve.policy.catalog.model import (
     Step,
     ToolRule,
 )
-from reprieve.policy.classes import CLASSES, READ
+from reprieve.policy.classes import CLASSES, IRREVERSIBLE, READ, worst
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
+
+
+NO_LOOK = "its rule has no look (a capture with `when: both`), so it is not undone"
 
 
 class Rules(Value):
@@ -57,7 +61,7 @@ _COMMAND = {
     "id!": _TEXT, "command!": _TEXT, "class!": "class", "note": _TEXT, "files": _FLAG, "flags": _TEXTS,
     "no_flags": _TEXTS,
     "allow": _TEXTS, "values": _TEXTS, "args": _TEXTS, "where": "patterns", "capture": "captures", "inverse": "steps",
-    "guard": _TEXTS, "idempotent": _FLAG, "window": "time", "tested": _FLAG,
+    "settle": "time", "ambiguous": _FLAG, "idempotent": _FLAG, "window": "time", "tested": _FLAG,
 }  # fmt: skip
 _CAPTURE = {
     "run!": _WORDS,
@@ -67,6 +71,8 @@ _CAPTURE = {
     "json": "path",
     "drop": "pattern",
     "optional": _FLAG,
+    "absent": "pattern",
+    "must": "pattern",
 }
 _STEP = {"run!": _WORDS, "stdin": _TEXT, "when": "claims"}
 _REQUEST = {
@@ -145,7 +151,7 @@ def _value(value: object, kind: str, place: _Place) -> None:
             raise place.wrong("must begin with the name of a program")
     elif kind in ("class", "moment", "take", "account take"):
         allowed = {
-            "class": CLASSES, "moment": ("before", "after"), "take": ("text", "raw", "word", "lines"),
+            "class": CLASSES, "moment": ("before", "after", "both"), "take": ("text", "raw", "word", "lines"),
             "account take": tuple(account_files.TAKES),
         }[kind]  # fmt: skip
         if value not in allowed:
@@ -174,8 +180,9 @@ def _mapping(value: object, kind: str, place: _Place) -> None:
             if not isinstance(inner, str | int | bool):
                 raise place.at(str(name)).wrong("must be a text, a number or true or false")
         elif kind == "claims":
-            if inner not in ("present", "absent") and not (isinstance(inner, str) and inner[:1] in ("=", "!")):
-                raise place.at(str(name)).wrong(f"{inner!r} is not present, absent, =TEXT or !TEXT")
+            words = ("present", "absent", "changed")
+            if inner not in words and not (isinstance(inner, str) and inner[:1] in ("=", "!")):
+                raise place.at(str(name)).wrong(f"{inner!r} is not present, absent, changed, =TEXT or !TEXT")
         else:
             _value(inner, {"patterns": "pattern", "paths": "path", "texts": "text"}[kind], place.at(str(name)))
 
@@ -238,6 +245,10 @@ def rules_of(name: str, document: Mapping[str, Any]) -> Rules:
     )
 
 
+def _seconds(time: str) -> int:
+    return int(time[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[time[-1]]
+
+
 def _texts(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(given.get(name, ()))
 
@@ -271,7 +282,8 @@ def _command(given: Mapping[str, Any], provider: str) -> CommandRule:
     captures = tuple(
         Capture(
             name, tuple(one["run"]), one.get("when", "before"), one.get("take", "text"), one.get("find", ""),
-            one.get("json", ""), one.get("drop", ""), bool(one.get("optional")),
+            one.get("json", ""), one.get("drop", ""), bool(one.get("optional")), one.get("absent", ""),
+            one.get("must", ""),
         )
         for name, one in given.get("capture", {}).items()
     )  # fmt: skip
@@ -280,12 +292,16 @@ def _command(given: Mapping[str, Any], provider: str) -> CommandRule:
         Step(tuple(one["run"]), one.get("stdin", ""), tuple(one.get("when", {}).items()))
         for one in given.get("inverse", ())
     )  # fmt: skip
+    cls, note = given["class"], given.get("note", "")
+    if steps and not any(capture.when == BOTH for capture in captures):
+        # an inverse that nobody looks before takes away what a person had
+        cls, note, steps = worst(cls, IRREVERSIBLE), f"{note}; {NO_LOOK}" if note else NO_LOOK, ()
     return CommandRule(
-        given["id"], program, tuple(sub), given["class"], given.get("note", ""), bool(given.get("files")),
+        given["id"], program, tuple(sub), cls, note, bool(given.get("files")),
         _texts(given, "flags"), _texts(given, "no_flags"), _texts(given, "allow"), _texts(given, "values"),
         tuple(given["args"]) if "args" in given else None, tuple(given.get("where", {}).items()), captures, steps,
-        _texts(given, "guard"), given.get("window", ""), bool(given.get("tested")), provider,
-        bool(given.get("idempotent")),
+        _seconds(given.get("settle", "0s")), given.get("window", ""), bool(given.get("tested")), provider,
+        bool(given.get("idempotent")), bool(given.get("ambiguous")),
     )  # fmt: skip
 
 

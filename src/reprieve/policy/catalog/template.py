@@ -6,6 +6,7 @@ value from outside that would be taken for an option is refused.
 
     {name}      the value            {name*}     one word for each of the values
     {new-old*}  the lines that are in `new` and not in `old`
+    {name.after} what a look saw after the forward command
 """
 
 from __future__ import annotations
@@ -13,21 +14,25 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, urlencode
 
+from reprieve.effects.looks import read_output, text_of, walk
 from reprieve.errors import Refused
 from reprieve.policy.catalog.model import (
     AFTER,
     BEFORE,
+    BOTH,
     Capture,
     CommandMatch,
+    CommandRule,
     HttpMatch,
     Inverse,
     InverseRequest,
+    Look,
     Step,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence, Set
 
     Values = Mapping[str, str | tuple[str, ...]]
 
@@ -35,77 +40,120 @@ _HOLE = re.compile(r"\{([a-z_][\w.-]*)\}")
 _SPLICE = re.compile(r"\{([a-z_][\w.-]*)\*\}")
 
 
-def captures(match: CommandMatch, *, when: str = BEFORE) -> tuple[Capture, ...]:
-    """The commands to run before (or after) the forward one, ready to run; each name begins with the item's number."""
-    found = []
+def captures(match: CommandMatch, *, when: str = BEFORE, known: Values | None = None) -> Iterator[Capture]:
+    """The commands to run before (or after) the forward one, ready to run, one after the other.
+
+    Each name begins with the item's number; what a look sees afterwards is called `NAME.after`. `known`: the values
+    by name, to which the caller adds each one as it is seen: a later command may use an earlier one's.
+    """
+    names = {capture.name for capture in match.rule.capture}
+    # those that use another's value come after it
+    ordered = sorted(match.rule.capture, key=lambda each: any(not names.isdisjoint(_names(word)) for word in each.run))
     for number, item in enumerate(match.items):
-        values = dict(item)
-        for capture in match.rule.capture:
-            if capture.when == when:
+        for capture in ordered:
+            if capture.when in (when, BOTH):
+                values = {**dict(item), **_of_item(known or {}, number)}
                 argv = _launched(match, _argv(capture.run, values, rule=match.rule.id))
                 if argv is not None:
-                    found.append(capture.replace(name=f"{number}.{capture.name}", run=argv))
-    return tuple(found)
+                    after = ".after" if when == AFTER and capture.when == BOTH else ""
+                    yield capture.replace(name=f"{number}.{capture.name}{after}", run=argv)
 
 
-def read_capture(capture: Capture, output: bytes, code: int) -> str | tuple[str, ...]:
-    """The value in what a capture printed; "" means that there is none. Raises `Refused` where it has to be there."""
-    if code != 0:
-        if capture.is_optional:
-            return () if capture.take == "lines" else ""
-        raise Refused(
-            f"{capture.run[0]} failed, so what it takes to undo is not known", details=[" ".join(capture.run)]
-        )
-    text = output.decode("utf-8", "surrogateescape")
-    if capture.drop:
-        text = "".join(line for line in text.splitlines(keepends=True) if not re.search(capture.drop, line))
-    if capture.json:
-        return _from_json(text, capture.json)
-    if capture.take == "lines":
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        if capture.find:
-            found = (re.search(capture.find, line) for line in lines)
-            lines = [match[1] for match in found if match]
-        return tuple(lines)
-    if capture.find:
-        found_one = re.search(capture.find, text, re.MULTILINE)
-        return found_one[1] if found_one else ""
-    if capture.take == "raw":
-        return text
-    if capture.take == "word":
-        return (text.split() or [""])[0]
-    return text.removesuffix("\n")
+def read_capture(capture: Capture, output: bytes, code: int, errors: bytes = b"") -> str | tuple[str, ...]:
+    """The value in what a capture printed; "" means that there is none. Raises `Refused` where it can't tell."""
+    return read_output(capture.run, reading(capture), output, errors, code)
 
 
-def instantiate(match: CommandMatch, captured: Mapping[str, str | tuple[str, ...]]) -> Inverse:
-    """The commands that take it back, last item first. Raises `Refused` if the rule has none or a value is unfit."""
-    if not match.rule.inverse:
-        raise Refused(f"no command takes back {match.rule.id}", hints=[match.rule.note] if match.rule.note else [])
+def reading(capture: Capture) -> dict[str, object]:
+    """How its output is read, as a look keeps it."""
+    fields = ("take", "find", "json", "drop", "absent", "must")
+    return {**{name: getattr(capture, name) for name in fields}, "optional": capture.is_optional}
+
+
+def compared(rule: CommandRule) -> frozenset[str]:
+    """The looks of which only a hash need be kept: no step is made of their value."""
+    used = {name for step in rule.inverse for word in (*step.argv, step.stdin) for name in _names(word)}
+    used |= {name for capture in rule.capture for word in capture.run for name in _names(word)}
+    for step in rule.inverse:
+        for name, claim in step.when:
+            used |= {name, *_names(claim)} if claim[:1] in ("=", "!") else set()
+    return frozenset(capture.name for capture in rule.capture if capture.when == BOTH and capture.name not in used)
+
+
+def _names(word: str) -> set[str]:
+    """The values that a word is filled with: `{new.after-old*}` takes `new` and `old`."""
+    holes = _HOLE.findall(word) + _SPLICE.findall(word)
+    return {part.removesuffix(".after") for name in holes for part in (name, *name.split("-"))}
+
+
+def instantiate(match: CommandMatch, captured: Values) -> Inverse:
+    """The commands that take it back, last item first, with the looks at what it changed; none if it changed nothing.
+
+    Raises `Refused` if the rule has no inverse, a value is unfit or no step fits what was found.
+    """
+    rule = match.rule
+    if not rule.inverse:
+        raise Refused(f"no command takes back {rule.id}", hints=[rule.note] if rule.note else [])
     steps: list[Step] = []
+    looks: list[Look] = []
     for number, item in reversed(list(enumerate(match.items))):
-        values: dict[str, str | tuple[str, ...]] = dict(item)
-        for name, value in captured.items():
-            index, _, rest = name.partition(".")
-            if index == str(number):
-                values[rest] = value
-        fit = [step for step in match.rule.inverse if all(_holds(values, name, claim) for name, claim in step.when)]
-        if not fit:
-            raise Refused(f"{match.rule.id}: nothing in the rule fits what was found before")
-        for step in fit:
-            argv = _argv(step.argv, values, rule=match.rule.id)
-            launched = _launched(match, argv)
-            if launched is not None:
-                steps.append(Step(launched, _filled(step.stdin, values, match.rule.id) if step.stdin else ""))
-    return Inverse(match.rule.id, tuple(steps))
+        values: dict[str, str | tuple[str, ...]] = {**dict(item), **_of_item(captured, number)}
+        seen = _looks(match, values)
+        names = {name for look in seen for name in (look.capture.name, f"{look.capture.name}.after")}
+        if not any(_fits(step, values, rule.id, but=names) for step in rule.inverse):
+            raise Refused(f"{rule.id}: nothing in the rule fits what was found before")
+        if not any(_is_changed(values, look.capture.name) for look in seen):
+            continue
+        fit = [step for step in rule.inverse if _fits(step, values, rule.id)]
+        made = [(step, _launched(match, _argv(step.argv, values, rule=rule.id))) for step in fit]
+        if not any(argv is not None for _, argv in made):
+            raise Refused(f"{rule.id}: nothing in the rule fits what was found afterwards")
+        looks += seen
+        for step, argv in made:
+            if argv is not None:
+                steps.append(Step(argv, _filled(step.stdin, values, rule.id) if step.stdin else ""))
+    if not steps and rule.is_ambiguous:
+        raise Refused(f"{match.prefix[0]} shows no change, but another {rule.program} may have run")
+    return Inverse(rule.id, tuple(steps), tuple(looks))
 
 
-def _holds(values: Values, name: str, claim: str) -> bool:
+def _looks(match: CommandMatch, values: Values) -> list[Look]:
+    found = []
+    for capture in match.rule.capture:
+        argv = _launched(match, _argv(capture.run, values, rule=match.rule.id)) if capture.when == BOTH else None
+        if argv is not None:
+            for name in (capture.name, f"{capture.name}.after"):
+                if name not in values:
+                    raise Refused(f"{match.rule.id}: {name} is not known, so there is no inverse")
+            found.append(Look(capture.replace(run=argv), values[capture.name], values[f"{capture.name}.after"]))
+    return found
+
+
+def _of_item(captured: Values, number: int) -> dict[str, str | tuple[str, ...]]:
+    start = f"{number}."
+    return {name.removeprefix(start): value for name, value in captured.items() if name.startswith(start)}
+
+
+def _fits(step: Step, values: Values, rule: str, *, but: Set[str] = frozenset()) -> bool:
+    """Whether all its claims hold, those about the values in `but` left out."""
+    return all(_holds(values, name, claim, rule) for name, claim in step.when if name not in but)
+
+
+def _is_changed(values: Values, name: str) -> bool:
+    before, after = values.get(name, ""), values.get(f"{name}.after", "")
+    return set(before) != set(after) if isinstance(before, tuple) else before != after
+
+
+def _holds(values: Values, name: str, claim: str, rule: str) -> bool:
     value = values.get(name, "")
     if claim == "present":
         return bool(value)
     if claim == "absent":
         return not value
-    return value == claim[1:] if claim.startswith("=") else value != claim[1:]
+    if claim == "changed":
+        return _is_changed(values, name)
+    is_same = value == _filled(claim[1:], values, rule)
+    return is_same if claim.startswith("=") else not is_same
 
 
 def _launched(match: CommandMatch, argv: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -177,33 +225,6 @@ def _filled(part: str, values: Values, rule: str) -> str:
     return _HOLE.sub(one, part)
 
 
-def _from_json(text: str, path: str) -> str:
-    import json
-
-    try:
-        return _text_of(walk(json.loads(text), path))
-    except ValueError as wrong:
-        raise Refused("what was captured is not JSON", details=[str(wrong)]) from wrong
-
-
-def walk(value: object, path: str) -> object:
-    """`$.a.b[0]` in a JSON value; None where there is nothing."""
-    for key, index in re.findall(r"\.([\w-]+)|\[(\d+)\]", path):
-        if key:
-            value = value.get(key) if isinstance(value, dict) else None
-        else:
-            value = value[int(index)] if isinstance(value, list) and int(index) < len(value) else None
-    return value
-
-
-def _text_of(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
-
-
 # -- requests
 
 
@@ -223,7 +244,7 @@ def instantiate_request(
         values["before"] = before
 
     def segment(hole: re.Match[str]) -> str:
-        text = _text_of(values.get(hole[1]))
+        text = text_of(values.get(hole[1]))
         if not text or text in (".", ".."):
             raise Refused(f"{rule.id}: {hole[1]} is not known, so there is no inverse")
         return quote(text, safe="")
@@ -242,8 +263,8 @@ def instantiate_request(
     inverse = rule.inverse
     url = match.origin + _HOLE.sub(segment, inverse.path)
     if inverse.query:
-        url += "?" + urlencode([(key, _text_of(value_of(value))) for key, value in inverse.query])
-    form = tuple((key, _text_of(value_of(value))) for key, value in inverse.form)
+        url += "?" + urlencode([(key, text_of(value_of(value))) for key, value in inverse.query])
+    form = tuple((key, text_of(value_of(value))) for key, value in inverse.form)
     body: object = None
     if inverse.json is not None:
         filled = {key: value_of(value) for key, value in inverse.json}
@@ -251,4 +272,14 @@ def instantiate_request(
     return InverseRequest(rule.id, inverse.method, url, form, body, rule.idempotency)
 
 
-__all__ = ["AFTER", "BEFORE", "captures", "instantiate", "instantiate_request", "read_capture", "walk"]
+__all__ = [
+    "AFTER",
+    "BEFORE",
+    "captures",
+    "compared",
+    "instantiate",
+    "instantiate_request",
+    "read_capture",
+    "reading",
+    "walk",
+]
