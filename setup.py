@@ -33,7 +33,8 @@ native = Extension(
     optional=True,  # without a compiler the Python twin does the same, only slower
 )
 
-LAUNCHER = "src/reprieve/cli/helper/launcher.c"
+LAUNCHER = [f"src/reprieve/cli/helper/{name}" for name in ("launcher.c", "failing.c")]
+LAUNCHER_HEADERS = ["src/reprieve/cli/helper/failing.h"]
 
 
 class BuildCommand(build_scripts):
@@ -55,7 +56,7 @@ class BuildCommand(build_scripts):
         try:
             compiler = new_compiler()
             customize_compiler(compiler)
-            objects = compiler.compile([LAUNCHER], output_dir=folder, extra_postargs=["-O2", "-std=gnu11"])
+            objects = compiler.compile(LAUNCHER, output_dir=folder, extra_postargs=["-O2", "-std=gnu11"])
             try:
                 # by itself: finding and binding the C library takes a sixth of such a process's time
                 compiler.link_executable(objects, "reprieve", output_dir=folder, extra_postargs=["-static"])
@@ -67,7 +68,7 @@ class BuildCommand(build_scripts):
         return os.path.join(folder, "reprieve")
 
     def get_source_files(self):
-        return [*super().get_source_files(), LAUNCHER]
+        return [*super().get_source_files(), *LAUNCHER, *LAUNCHER_HEADERS]
 
 
 sources = {"": ["*.c", "*.h"]}  # belong into the sdist, not into a wheel

@@ -27,7 +27,7 @@ from .recorded import PROJECT, recordings
 SESSION = "5f0c1d8e-3b5a-4c61-9d0e-2a7f6b1c9e10"
 TREE = dict[str, tuple[int, bytes]]
 _TURN_IDS = ("prompt_1", "gen_1", "turn_1", "exec_1", "msg_1")
-_COMMAND = re.compile(r"hook (\S+) (\S+)")
+_COMMAND = re.compile(r"reprieve'? hook (\S+) (\S+)")
 
 
 class Answered(NamedTuple):
@@ -59,8 +59,8 @@ def installed(agent: str, machine: Machine) -> dict[str, str]:
             for event in registry.load(agent).KINDS:  # type: ignore[attr-defined]
                 found[event] = machine.replace(command=tuple(words)).shell_command("hook", agent, event)
             continue
-        lines = [line.removeprefix("exec ") for line in change.new.splitlines() if line.startswith("exec ")]
-        for command in lines or _strings(json.loads(change.new)):
+        script = [change.new] if change.new.startswith("#!/bin/sh") else []
+        for command in script or _strings(json.loads(change.new)):
             named = _COMMAND.search(command)
             if named and not command.endswith("exit 0"):
                 found[named[2]] = command

@@ -110,16 +110,18 @@ GONE, BROKEN, KILLED = "/nonexistent/reprieve", "#!/bin/sh\necho oh\n", "#!/bin/
 
 @pytest.mark.parametrize("program", [GONE, BROKEN, KILLED, "#!/bin/sh\necho no disk >&2\nexit 3\n"])
 def test_a_command_that_does_not_work_stops_what_may_change_something(program: str, tmp_path: Path) -> None:
-    """The refusal says who it is and whom to ask, and not how an agent could get rid of us."""
+    """Only where we are uninstalled the refusal tells how to get rid of the plugin."""
     command = program
     if program != GONE:
         command = str(tmp_path / "reprieve")
         Path(command).write_text(program)
         Path(command).chmod(0o755)
     refused = str(play(tmp_path, command)["refused"])
-    assert refused.startswith("Blocked by Reprieve: no checkpoint could be saved")
-    assert "Ask the user to run `reprieve doctor`" in refused
-    assert "REPRIEVE_DISABLED" not in refused and "unprotect" not in refused and "reprieve.mjs" not in refused
+    assert refused.startswith(
+        "Reprieve is not installed any more" if program == GONE else "Blocked by Reprieve: it failed"
+    )
+    assert ("reprieve unprotect" in refused) is (str(tmp_path / "reprieve.mjs") in refused) is (program == GONE)
+    assert "REPRIEVE_DISABLED" not in refused
     assert "no disk" in refused or "no disk" not in program
 
 

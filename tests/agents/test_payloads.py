@@ -15,6 +15,7 @@ from reprieve.agents import registry
 from reprieve.errors import Usage
 from reprieve.model import quickjson
 from reprieve.model.hookevent import AFTER, BEFORE, FAILED, KINDS, OTHER, PROMPT
+from support import SRC
 
 from .recorded import NAMES, PROJECT, every, recordings
 
@@ -148,6 +149,17 @@ def test_stdin_is_read_without_ever_raising(data: bytes, payload: dict[str, obje
     found, problem = registry.parse(data)
     assert found == payload
     assert (problem is not None) == is_wrong
+
+
+def test_a_payload_that_is_cut_off_is_noticed_where_json_was_never_loaded() -> None:
+    """As in a hook. There the scanner of Python 3.11 ends with a SystemError instead of its own exception."""
+    script = (
+        "import sys; from reprieve.agents import registry; assert 'json' not in sys.modules; "
+        """assert all(registry.parse(data)[1] for data in (b'{"a', b'{"a": 1', b'{"a": "b', b'[1', b'{'))"""
+    )
+    env = {"PYTHONPATH": str(SRC)}
+    done = subprocess.run([sys.executable, "-S", "-c", script], env=env, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_broken_payload_still_counts_as_a_risky_call_if_the_command_line_says_so() -> None:

@@ -107,6 +107,21 @@ def test_claude_heeds_a_refusal_and_tells_its_model_why(
     assert "there is no way back from this" in turns(model)[-1]
 
 
+@pytest.mark.parametrize("script", ["", "kill -9 $$", "exit 70"], ids=["uninstalled", "killed", "broken"])
+def test_claude_runs_nothing_where_our_program_is_gone_or_does_not_answer(
+    script: str, claude: Callable[..., str], hook: StandIn, project: Path, model: Model
+) -> None:
+    """The prompt goes through, the call doesn't, and the model learns why."""
+    hook.path.unlink()
+    if script:
+        hook.path.write_text(f"#!/bin/sh\n{script}\n")
+        hook.path.chmod(0o755)
+    claude("make a file")
+    assert not (project / "made.txt").exists()
+    said = turns(model)[-1]
+    assert ("its hook is still in" if not script else "Blocked by Reprieve") in said
+
+
 def test_claude_resumes_a_session_that_we_forked(claude: Callable[..., str], tmp_path: Path, model: Model) -> None:
     claude("first prompt")
     claude("--continue", "second prompt")

@@ -99,6 +99,21 @@ def test_codex_heeds_a_refusal_and_tells_its_model_why(
     assert "there is no way back from this" in str(model.asked[-1]["input"])
 
 
+@pytest.mark.parametrize("script", ["", "kill -9 $$", "exit 70"], ids=["uninstalled", "killed", "broken"])
+def test_codex_runs_nothing_where_our_program_is_gone_or_does_not_answer(
+    script: str, codex: Callable[..., str], hook: StandIn, project: Path, model: Model
+) -> None:
+    """The prompt goes through, the call doesn't, and the model learns why."""
+    hook.path.unlink()
+    if script:
+        hook.path.write_text(f"#!/bin/sh\n{script}\n")
+        hook.path.chmod(0o755)
+    codex("--dangerously-bypass-hook-trust", "make a file")
+    assert not (project / "made.txt").exists()
+    said = str(model.asked[-1]["input"])
+    assert ("its hook is still in" if not script else "Blocked by Reprieve") in said
+
+
 def test_codex_resumes_a_session_that_we_forked(codex: Callable[..., str], tmp_path: Path, model: Model) -> None:
     codex("first prompt")
     codex("resume", "--last", "second prompt")

@@ -152,6 +152,26 @@ def test_over_its_time_the_hook_says_so(claude: Claude, monkeypatch: pytest.Monk
     assert issubclass(OverBudget, KeyboardInterrupt)  # so that a checkpoint keeps what it has read
 
 
+def test_over_its_time_the_hook_answers_though_cleaning_up_takes_long(
+    claude: Claude, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is interrupted keeps what it has read, and may wait for a lock that is never free."""
+    monkeypatch.setenv("REPRIEVE_HOOK_BUDGET_S", "1")
+    monkeypatch.setattr("reprieve.cli.hooking._LIMIT_S", 2)
+
+    def slow(event: HookEvent, **_: object) -> str:
+        try:
+            time.sleep(60)
+        finally:
+            time.sleep(60)
+        return ""
+
+    claude.handle = slow
+    began = time.monotonic()
+    assert claude.before("c1")["permissionDecision"] == "deny"
+    assert time.monotonic() - began < 30
+
+
 def test_a_broken_configuration_is_named(claude: Claude, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("hook = [broken")
     assert "config.toml" in claude.before("c1")["permissionDecisionReason"]
@@ -201,9 +221,10 @@ def test_WB17_a_gap_is_recorded_and_the_rest_is_captured(claude: Claude, project
     "words", [[], ["claude-code"], ["nobody", "PreToolUse"], ["codex", "PreToolUse", "more"], ["-x"]]
 )
 def test_whatever_comes_in_there_is_an_answer(data: bytes, words: list[str], project: Path, cli: Cli) -> None:
+    """One that can't be read may be about a call, so it is refused."""
     out, err, code = reply(words, data, {"PATH": ""}, lambda event, **_: "")
     assert code == 0
-    assert not out
+    assert (b'"permissionDecision": "deny"' in out) is (data != b'{"tool_name": 1}')
     assert b"Traceback" not in err
 
 
@@ -211,7 +232,7 @@ def test_as_a_process_it_never_fails_by_usage(project: Path, home: Path) -> None
     """Exit 2 blocks every call in most agents: an unknown option of an older entry must not."""
     for words in ([], ["--new-option"], ["claude-code", "PreToolUse", "x", "--y"], ["unknown"]):
         done = subprocess.run(
-            [sys.executable, "-m", "reprieve", "hook", *words], cwd=project, input=b"", capture_output=True
+            [sys.executable, "-m", "reprieve", "hook", *words], cwd=project, input=b"{}", capture_output=True
         )
         assert done.returncode == 0, done.stderr
         assert not done.stdout

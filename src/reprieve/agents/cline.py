@@ -65,6 +65,15 @@ _BLOCKS = (
     "taskError", "tool_call", "tool_result",
 )  # fmt: skip
 
+# Cline lets a call run if its hook fails, whatever the exit code: only this stops one.
+_BLOCK = """\
+case $? in
+127) why="{gone}" ;;
+*) why="{ended}" ;;
+esac
+echo "{{\\"cancel\\": true, \\"errorMessage\\": \\"$why\\"}}"
+"""
+
 
 def read(payload: Mapping[str, object], event: str | None = None) -> HookEvent:
     raw_event = event_name(text(payload, "hookName"), event, KINDS)
@@ -165,6 +174,7 @@ def all_targets(machine: Machine, scope: str) -> Sequence[Target]:
 
 
 def plan_install(text: str | None, *, target: Target, machine: Machine) -> str:
+    from reprieve.agents.machine import ENDED
     from reprieve.agents.ownfile import replace_own
 
     command = machine.shell_command("hook", NAME, target.part)
@@ -172,6 +182,9 @@ def plan_install(text: str | None, *, target: Target, machine: Machine) -> str:
     if machine.is_windows:
         call_operator = "& " if command.startswith('"') else ""
         script = f"{said}\r\n$input | {call_operator}{command}\r\nexit 0\r\n"
+    elif KINDS[target.part] == BEFORE:
+        gone = machine.gone_text(target.path, "that file")
+        script = f"#!/bin/sh\n{said}\n{command} && exit\n{_BLOCK.format(gone=gone, ended=ENDED)}"
     else:
         script = f"#!/bin/sh\n{said}\nexec {command}\n"
     return replace_own(text, script, name=target.path)

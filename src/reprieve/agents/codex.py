@@ -52,7 +52,8 @@ TOOLS = Tools(
 )  # fmt: skip
 NOTED = frozenset((SESSION_START, PROMPT, AFTER))
 
-# Order and text are part of what the person trusts: a new event goes to the end, an old one is never reworded.
+# Order and text are part of what the person trusts: a new event goes to the end. Rewording an old one means that the
+# person has to trust it again, and that Codex ignores it until then.
 _EVENTS = (
     ("SessionStart", 20), ("UserPromptSubmit", 20), ("PreToolUse", 60), ("PostToolUse", 60), ("Stop", 60),
     ("SubagentStart", 20), ("SubagentStop", 60),
@@ -113,10 +114,11 @@ def all_targets(machine: Machine, scope: str) -> Sequence[Target]:
     )
 
 
-def wanted(machine: Machine) -> dict[str, dict[str, object]]:
+def wanted(machine: Machine, file: str) -> dict[str, dict[str, object]]:
     entries: dict[str, dict[str, object]] = {}
     for event, timeout in _EVENTS:
-        handler = {"type": "command", "command": machine.shell_command("hook", NAME, event), "timeout": timeout}
+        command = machine.hook_command(NAME, event, kind=KINDS[event], file=file)
+        handler = {"type": "command", "command": command, "timeout": timeout}
         entries[event] = {"matcher": "*", "hooks": [handler]} if event in _MATCHED else {"hooks": [handler]}
     return entries
 
@@ -125,10 +127,10 @@ def plan_install(text: str | None, *, target: Target, machine: Machine) -> str:
     if target.part == "toml":
         from reprieve.agents import fenced
 
-        return fenced.merge(text, wanted(machine), agent=NAME, name=target.path)
+        return fenced.merge(text, wanted(machine, target.path), agent=NAME, name=target.path)
     from reprieve.agents.hookfile import merge
 
-    return merge(text, wanted(machine), agent=NAME, name=target.path)
+    return merge(text, wanted(machine, target.path), agent=NAME, name=target.path)
 
 
 def plan_remove(text: str, *, target: Target, before: str | None, is_before_known: bool) -> str | None:

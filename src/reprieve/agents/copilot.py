@@ -1,7 +1,7 @@
 """GitHub Copilot CLI: a file of our own among its hooks, which VS Code reads too; payloads in two spellings.
 
-Any exit other than 0 denies the call here, so a crash of ours would block every tool: the answer always exits 0, and
-the installed command ends in `|| true`. A deny on stdout still counts. Copilot gives calls no id.
+Before a call any exit other than 0 denies it, which is what a crash of ours should do. The answer itself always exits
+with 0 and has a deny on stdout, which carries the reason. All other events end in `|| true`. Copilot gives calls no id.
 """
 
 from __future__ import annotations
@@ -143,13 +143,14 @@ def targets(machine: Machine, scope: str) -> Sequence[Target]:
     return (Target(path=machine.in_project(".github", "hooks", "reprieve.json"), is_own=True, scope=scope),)
 
 
-def wanted(machine: Machine) -> dict[str, dict[str, object]]:
+def wanted(machine: Machine, file: str) -> dict[str, dict[str, object]]:
     entries: dict[str, dict[str, object]] = {}
     for event, timeout in _EVENTS:
         command = machine.shell_command("hook", NAME, event)
+        guarded = machine.hook_command(NAME, event, kind=KINDS[event], file=file)
         entries[event] = {
             "type": "command",
-            "bash": f"{command} || true",
+            "bash": guarded if KINDS[event] == BEFORE else f"{command} || true",
             # PowerShell 5 has no `||`; a quoted program needs the call operator.
             "powershell": f"{'& ' if command.startswith(chr(34)) else ''}{command}; exit 0",
             "timeoutSec": timeout,
@@ -160,7 +161,7 @@ def wanted(machine: Machine) -> dict[str, dict[str, object]]:
 def plan_install(text: str | None, *, target: Target, machine: Machine) -> str:
     from reprieve.agents.hookfile import merge
 
-    return merge(text, wanted(machine), agent=NAME, extras={"version": 1}, name=target.path)
+    return merge(text, wanted(machine, target.path), agent=NAME, extras={"version": 1}, name=target.path)
 
 
 def plan_remove(text: str, *, target: Target, before: str | None, is_before_known: bool) -> str | None:

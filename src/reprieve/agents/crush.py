@@ -73,15 +73,15 @@ def all_targets(machine: Machine, scope: str) -> Sequence[Target]:
     return tuple(Target(path=machine.in_project(name), scope=scope) for name in ("crush.json", ".crush.json"))
 
 
-def wanted(machine: Machine) -> dict[str, dict[str, object]]:
-    command = machine.shell_command("hook", NAME, "PreToolUse")
+def wanted(machine: Machine, file: str) -> dict[str, dict[str, object]]:
+    command = machine.hook_command(NAME, "PreToolUse", kind=BEFORE, file=file)
     return {"PreToolUse": {"name": "reprieve", "command": command, "timeout": 60}}
 
 
 def plan_install(text: str | None, *, target: Target, machine: Machine) -> str:
     from reprieve.agents.hookfile import merge
 
-    return merge(text, wanted(machine), agent=NAME, name=target.path)
+    return merge(text, wanted(machine, target.path), agent=NAME, name=target.path)
 
 
 def plan_remove(text: str, *, target: Target, before: str | None, is_before_known: bool) -> str | None:

@@ -129,16 +129,20 @@ def targets(machine: Machine, scope: str) -> Sequence[Target]:
     return (Target(path=place(".cursor", "hooks.json"), scope=scope),)
 
 
-def wanted(machine: Machine) -> dict[str, dict[str, object]]:
-    return {
-        event: {"command": machine.shell_command("hook", NAME, event), "timeout": timeout} for event, timeout in _EVENTS
-    }
+def wanted(machine: Machine, file: str) -> dict[str, dict[str, object]]:
+    entries: dict[str, dict[str, object]] = {}
+    for event, timeout in _EVENTS:
+        command = machine.hook_command(NAME, event, kind=KINDS[event], file=file)
+        entries[event] = {"command": command, "timeout": timeout}
+        if KINDS[event] == BEFORE:
+            entries[event]["failClosed"] = True  # also where Cursor itself ends a hook that takes too long
+    return entries
 
 
 def plan_install(text: str | None, *, target: Target, machine: Machine) -> str:
     from reprieve.agents.hookfile import merge
 
-    return merge(text, wanted(machine), agent=NAME, extras={"version": 1}, name=target.path)
+    return merge(text, wanted(machine, target.path), agent=NAME, extras={"version": 1}, name=target.path)
 
 
 def plan_remove(text: str, *, target: Target, before: str | None, is_before_known: bool) -> str | None:

@@ -97,10 +97,10 @@ def targets(machine: Machine, scope: str) -> Sequence[Target]:
     return (Target(path=place(".gemini", "settings.json"), scope=scope),)
 
 
-def wanted(machine: Machine) -> dict[str, dict[str, object]]:
+def wanted(machine: Machine, file: str) -> dict[str, dict[str, object]]:
     entries: dict[str, dict[str, object]] = {}
     for event, timeout in _EVENTS:
-        command = machine.shell_command("hook", NAME, event)
+        command = machine.hook_command(NAME, event, kind=KINDS[event], file=file)
         handler = {"name": "reprieve", "type": "command", "command": command, "timeout": timeout}
         entries[event] = {"matcher": ".*", "hooks": [handler]} if event in _MATCHED else {"hooks": [handler]}
     return entries
@@ -109,7 +109,7 @@ def wanted(machine: Machine) -> dict[str, dict[str, object]]:
 def plan_install(text: str | None, *, target: Target, machine: Machine) -> str:
     from reprieve.agents.hookfile import merge
 
-    return merge(text, wanted(machine), agent=NAME, name=target.path)
+    return merge(text, wanted(machine, target.path), agent=NAME, name=target.path)
 
 
 def plan_remove(text: str, *, target: Target, before: str | None, is_before_known: bool) -> str | None:

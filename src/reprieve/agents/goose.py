@@ -91,10 +91,11 @@ def targets(machine: Machine, scope: str) -> Sequence[Target]:
     )
 
 
-def wanted(machine: Machine) -> dict[str, dict[str, object]]:
+def wanted(machine: Machine, file: str) -> dict[str, dict[str, object]]:
     entries: dict[str, dict[str, object]] = {}
     for event, timeout in _EVENTS:
-        handler = {"type": "command", "command": machine.shell_command("hook", NAME, event), "timeout": timeout}
+        command = machine.hook_command(NAME, event, kind=KINDS[event], file=file)
+        handler = {"type": "command", "command": command, "timeout": timeout}
         entries[event] = {"hooks": [handler]}
     return entries
 
@@ -114,7 +115,7 @@ def plan_install(text: str | None, *, target: Target, machine: Machine) -> str:
         return replace_own(text, _PLUGIN, name=target.path)
     from reprieve.agents.hookfile import merge
 
-    return merge(text, wanted(machine), agent=NAME, name=target.path)
+    return merge(text, wanted(machine, target.path), agent=NAME, name=target.path)
 
 
 def plan_remove(text: str, *, target: Target, before: str | None, is_before_known: bool) -> str | None:

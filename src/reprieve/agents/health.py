@@ -90,7 +90,7 @@ def _commands(text: str) -> list[str]:
     """The command lines in a configuration file that call us, as a shell would get them."""
     import tomllib
 
-    lines = [line.removeprefix("exec ") for line in text.splitlines()]
+    lines = [line.removeprefix("exec ").removesuffix(" && exit") for line in text.splitlines()]
     readers: tuple[Callable[[str], object], ...] = (_json, tomllib.loads, _plugin)
     for read in readers:
         try:

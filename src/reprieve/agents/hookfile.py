@@ -13,11 +13,14 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from reprieve.agents import jsonc
+from reprieve.agents.machine import GUARD
 from reprieve.errors import Misconfigured
 
 Entry = Mapping[str, object]
 
 _BEYOND = re.compile(r"[;&|<>()`\n]")  # what makes more of a line than one command
+# `Machine.hook_command`, whatever somebody made of the part behind its beginning
+_GUARDED = re.compile(rf"/bin/sh -c '{re.escape(GUARD)}[^']*' (.+)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_.-]+")
 _COMMAND_KEYS = ("command", "bash", "powershell", "windows", "linux", "osx", "commandWindows", "exec")
 
@@ -28,6 +31,8 @@ def calls_us(command: str, agent: str | None = None) -> bool:
     One that has more in it is the person's, who wraps us: `notify-send done && reprieve hook claude-code Stop`.
     """
     line = command.strip().removeprefix("& ").removesuffix(" || true").removesuffix("; exit 0")
+    if guarded := _GUARDED.fullmatch(line):
+        line = guarded[1]
     if line[:1] not in ("'", '"') and _BEYOND.search(line):
         return False
     return any(_is_hook(words, agent) for words in (_words(line, is_posix=True), _words(line, is_posix=False)))

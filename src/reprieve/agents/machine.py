@@ -8,10 +8,23 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from reprieve.model.hookevent import BEFORE
 from reprieve.model.value import Value
 
 USER = "user"
 PROJECT = "project"
+
+# The start of a line that blocks the call when our program ends without an answer; `hookfile` knows it by this.
+GUARD = '"$0" "$@" || {'
+ENDED = (
+    "Blocked by Reprieve: it ended without an answer. Nothing ran. "
+    "Ask the user to run reprieve doctor in their own terminal."
+)
+_GONE = (
+    "Reprieve is not installed any more, but its hook is still in {}. "
+    "Remove {}, or reinstall Reprieve and run: reprieve unprotect"
+)
+_PLAIN_PATH = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ._-+@%=:,/")
 
 
 class Machine(Value):
@@ -67,6 +80,24 @@ class Machine(Value):
         import shlex
 
         return shlex.join(parts)
+
+    def hook_command(self, agent: str, event: str, *, kind: str, file: str) -> str:
+        """The line for one event that goes into `file`. Before a call it blocks if our program ends without an answer.
+
+        Agents let a call run when its hook is killed or gone. `/bin/sh` because an agent may run hooks in the person's
+        own shell (Codex does), and that may be fish.
+        """
+        command = self.shell_command("hook", agent, event)
+        if kind != BEFORE or self.is_windows:
+            return command
+        gone = self.gone_text(file, "the hook entry there")
+        script = f'{GUARD} case $? in 2) ;; 127) echo "{gone}" ;; *) echo "{ENDED}" ;; esac >&2; exit 2; }}'
+        return f"/bin/sh -c '{script}' {command}"
+
+    def gone_text(self, file: str, what: str) -> str:
+        """For a person whose Reprieve is uninstalled and whose agent still calls it. Fits between double quotes."""
+        shown = "~" + file.removeprefix(self.home) if file.startswith(os.path.join(self.home, "")) else file
+        return _GONE.format(shown if _PLAIN_PATH.issuperset(shown[1:]) else "the settings of this agent", what)
 
 
 class Target(Value):

@@ -58,12 +58,20 @@ import { spawnSync } from "node:child_process"
 
 const COMMAND = %s
 const READS = new Set(%s)
+const GONE = "ENOENT"
 
-// No checkpoint could be taken. Said by us, since the command could not.
+// The command could not answer, so this does.
 function refuse(tool, why) {
   if (READS.has(tool) || process.env.REPRIEVE_DISABLED === "1") return
+  const plugin = fileURLToPath(import.meta.url)
+  if (why === GONE)
+    throw new Error(
+      `Reprieve is not installed any more, but its plugin is still in ${plugin}. ` +
+        "Delete that file and restart opencode, or reinstall Reprieve and run: reprieve unprotect opencode",
+    )
+  if (String(why).startsWith("Blocked by Reprieve")) throw new Error(why)
   throw new Error(
-    `Blocked by Reprieve: no checkpoint could be saved: ${why}. Nothing ran. ` +
+    `Blocked by Reprieve: it failed (${why}). Nothing ran. ` +
       "Ask the user to run `reprieve doctor` in their own terminal.",
   )
 }
@@ -74,6 +82,7 @@ function call(event, data) {
     encoding: "utf8",
     timeout: 60000,
   })
+  if (run.error?.code === GONE) return { failed: GONE }
   // not run.error: a command that answers before it has read everything is one, too (EPIPE)
   if (run.status !== 0) return { failed: run.stderr?.trim() || run.error?.message || run.signal || run.status }
   try {

@@ -210,7 +210,7 @@ def call(
     is_read_only = tool in tools.read_only
     error = more.get("error")
     # an agent that takes our refusal for a failure tells it with our own words
-    is_ours = isinstance(error, str) and error.removeprefix("Error: ").startswith("Reprieve")
+    is_ours = isinstance(error, str) and error.removeprefix("Error: ").startswith(("Reprieve", "Blocked by Reprieve"))
     values: dict[str, object] = {
         "session": session,
         "cwd": cwd,

@@ -94,14 +94,17 @@ def targets(machine: Machine, scope: str) -> Sequence[Target]:
     return (Target(path=machine.in_project(".windsurf", "hooks.json"), scope=scope),)
 
 
-def wanted(machine: Machine) -> dict[str, dict[str, object]]:
-    return {event: {"command": machine.shell_command("hook", NAME, event), "show_output": False} for event in _EVENTS}
+def wanted(machine: Machine, file: str) -> dict[str, dict[str, object]]:
+    return {
+        event: {"command": machine.hook_command(NAME, event, kind=KINDS[event], file=file), "show_output": False}
+        for event in _EVENTS
+    }
 
 
 def plan_install(text: str | None, *, target: Target, machine: Machine) -> str:
     from reprieve.agents.hookfile import merge
 
-    return merge(text, wanted(machine), agent=NAME, name=target.path)
+    return merge(text, wanted(machine, target.path), agent=NAME, name=target.path)
 
 
 def plan_remove(text: str, *, target: Target, before: str | None, is_before_known: bool) -> str | None:

@@ -104,7 +104,7 @@ KEYS = (
         30,
         "",
         "REPRIEVE_HOOK_BUDGET_S",
-        "Seconds that a coding agent's hook may take; over it, hook.on_failure decides; 0 means no limit",
+        "Seconds that a coding agent's hook may take, at most 55; over it, hook.on_failure decides; 0 means 55",
     ),
     Key(
         "policy.mode",

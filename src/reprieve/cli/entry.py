@@ -29,12 +29,15 @@ def run() -> None:
     if is_launched:
         sys.argv[0] = launched[1:]
     code = main()
-    if hot is not None:
-        hot.keep()
-    if is_launched and code == 0 and launched[0] == "1":
-        from reprieve.cli.helper.start import start
+    try:
+        if hot is not None:
+            hot.keep()
+        if is_launched and code == 0 and launched[0] == "1":
+            from reprieve.cli.helper.start import start
 
-        start(folder)
+            start(folder)
+    except Exception:  # noqa: BLE001 - the command has ended and said how; what only makes the next one faster changes nothing
+        sys.excepthook(*sys.exc_info())
     os._exit(code)
 
 

@@ -1,7 +1,8 @@
 """Answer one call of a coding agent's hook: its words on standard input, the answer on standard output.
 
 Never ends with a traceback, and never with an exit code that the agent's own language does not give a meaning: in most
-agents an exit of 2 blocks the call, in Copilot any but 0 does. So this answers for all of its own errors.
+agents an exit of 2 blocks the call, in Copilot any but 0 does. So this answers for all of its own errors. Before a call
+it fails closed: whatever goes wrong, the agent is told to block the call. Every other event goes on.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from reprieve.model.hookevent import (
     ASK,
     ASK_USER,
     BEFORE,
+    DENY,
+    OTHER,
     PROMPT,
     SESSION_END,
     SESSION_START,
     SUBAGENT_START,
     Answer,
+    HookEvent,
     matters,
 )
 from reprieve.model.reporter import Reporter
@@ -31,9 +35,12 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from reprieve.agents.registry import Agent
-    from reprieve.model.hookevent import HookEvent, Reply
+    from reprieve.model.hookevent import Reply
 
 _MOST = 64 * 1024 * 1024 + 1  # one byte more than a payload may have, so that a longer one is noticed
+# We answer within the agent's own limit (60 s, in Cline's extension 30 s): after it the call runs.
+_LIMIT_S = 55
+_CLINE_LIMIT_S = 25
 # Agents give these events less time than tool calls (agents/*.py).
 _SHORT_S = {PROMPT: 15, SESSION_START: 15, SUBAGENT_START: 15, SESSION_END: 5}
 
@@ -48,8 +55,12 @@ def serve(words: Sequence[str], *, is_last: bool = False) -> int:
         _write(2, b"reprieve hook is called by coding agents, with a payload on standard input\n"
                   b"Hint: install it with: reprieve protect\n")  # fmt: skip
         return 0
-    out, err, code = reply(words, _read(), os.environ, is_last=is_last)
-    _write(1, out)
+    data = _read()
+    out, err, code = reply(words, data, os.environ, is_last=is_last)
+    problem = _write(1, out)
+    if problem and _is_before(words, data, os.environ):
+        err += f"Blocked by Reprieve: its answer can't be written: {problem}. Nothing ran. {ASK_USER}\n".encode()
+        code = 2
     _write(2, err)
     return code
 
@@ -68,20 +79,46 @@ def reply(
     said: list[str] = []
     try:
         payload, problem = registry.parse(data)
-        if problem:
-            said.append(f"the agent sent something unreadable: {problem}")
         if isinstance(token := payload.get("reprieve_probe"), str):
             return _probed(token, variables)
         agent = registry.load(registry.host_of(name, payload, variables))
         event = agent.read(payload, named)
-        answer = _decide(agent, event, variables, said, handle, is_last=is_last)
+        if problem and (event.kind == BEFORE or (event.kind == OTHER and not named)):
+            # It may be about a call. VS Code, which may have sent it, knows an answer to Copilot by this name alone.
+            event = event.replace(kind=BEFORE, raw_event="PreToolUse")
+        answer = _decide(agent, event, variables, said, handle, problem=problem, is_last=is_last)
         out, err, code = agent.answer(event, answer)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last resort: it is said, and the agent goes on
-        said.append(f"this is a bug in Reprieve, the step is not protected: {type(error).__name__}: {error}")
-        said.append(ASK_USER)
-        out, err, code = b"", b"", 0
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last resort
+        out, err, code = _refuse(words, data, variables, f"{type(error).__name__}: {error}")
     lines = "".join(f"reprieve: {line}\n" for line in said)
     return out, err + lines.encode("utf-8", "backslashreplace"), code
+
+
+def _refuse(words: Sequence[str], data: bytes, variables: Mapping[str, str], why: str) -> Reply:
+    """The answer if there is a bug in what makes answers."""
+    text = f"this is a bug in Reprieve: {why}"
+    if not _is_before(words, data, variables):
+        return b"", f"reprieve: this step could not be recorded: {text}\n".encode("utf-8", "backslashreplace"), 0
+    text = f"Blocked by Reprieve: {text}. Nothing ran. {ASK_USER}"
+    name = words[0] if words else ""
+    try:
+        return registry.load(name).answer(
+            HookEvent(agent=name, kind=BEFORE, raw_event="PreToolUse"), Answer(DENY, text)
+        )
+    except Exception:  # noqa: BLE001 - what most agents understand
+        return b"", text.encode("utf-8", "backslashreplace") + b"\n", 2
+
+
+def _is_before(words: Sequence[str], data: bytes, variables: Mapping[str, str]) -> bool:
+    """True if this is about a call that the agent is going to make, or if nobody knows."""
+    if variables.get("REPRIEVE_DISABLED") == "1":
+        return False
+    try:
+        payload, problem = registry.parse(data)
+        event = registry.load(registry.host_of(words[0], payload, variables)).read(payload, *words[1:2])
+    except Exception:  # noqa: BLE001 - whatever it is that does not work
+        return True
+    return event.kind == BEFORE or (problem is not None and len(words) < 2)
 
 
 def quick_reply(
@@ -130,12 +167,15 @@ def _decide(
     said: list[str],
     handle: Callable[..., str] | None,
     *,
+    problem: str | None,
     is_last: bool,
 ) -> Answer:
     if variables.get("REPRIEVE_DISABLED") == "1":
         text = "Reprieve is switched off (REPRIEVE_DISABLED=1): no step is protected"
         said.append(text)
         return Answer(note=text if event.kind in (PROMPT, SESSION_START) and agent.carries_note(event) else "")
+    if problem:
+        return _failed(agent, event, f"the agent sent something unreadable: {problem}", said)
     if not matters(event):
         return Answer()
     try:
@@ -153,7 +193,7 @@ def _decide(
         _have_site()
         from reprieve.app import hooks
 
-        with _Budget(event.kind):
+        with _Budget(event):
             can_note = agent.carries_note(event)
             reporter = _Said(said)
             note = (handle or hooks.handle)(
@@ -211,8 +251,8 @@ def _policy(said: list[str]) -> str:
 class _Budget:
     """Ends what is inside when the time is up. The timer is the kernel's: no thread, no import."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, event: HookEvent) -> None:
+        self.limit = _SHORT_S.get(event.kind, _CLINE_LIMIT_S if event.agent == "cline" else _LIMIT_S)
         self.old: object = None
 
     def __enter__(self) -> None:
@@ -221,13 +261,14 @@ class _Budget:
         from reprieve.app import config
 
         budget = config.load().hook_budget_s
-        self.seconds = min(budget or 3600, _SHORT_S.get(self.kind, 3600))
+        self.seconds = min(budget or self.limit, self.limit)
 
         def stop(_number: int, _frame: FrameType | None) -> None:
             raise OverBudget(f"it took longer than {self.seconds} s")
 
         self.old = _signal.signal(_signal.SIGALRM, stop)
-        _signal.setitimer(_signal.ITIMER_REAL, self.seconds)
+        # again and again: whoever keeps what was read so far may wait for a lock by then
+        _signal.setitimer(_signal.ITIMER_REAL, self.seconds, max(2, self.limit - self.seconds))
 
     def __exit__(self, *_: object) -> None:
         import _signal
@@ -261,9 +302,11 @@ def _read() -> bytes:
     return b"".join(parts)
 
 
-def _write(fd: int, data: bytes) -> None:
+def _write(fd: int, data: bytes) -> str:
+    """Why it can't be written, "" if it is. Nobody reads it where the agent went away."""
     try:
         while data:
             data = data[os.write(fd, data) :]
-    except OSError:  # the agent went away; there is nobody left to tell
-        return
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""

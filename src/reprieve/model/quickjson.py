@@ -41,6 +41,8 @@ def loads(text: str) -> object:
         value, end = scan(text, start)
     except StopIteration as stop:
         raise ValueError(f"no value at character {stop.value}") from None
+    except SystemError:  # Python 3.11 finds its own exception only where `json` is loaded
+        raise ValueError("it is cut off or malformed") from None
     if text[end:].strip(_BLANK):
         raise ValueError(f"something follows the end at character {end}")
     return value

@@ -19,6 +19,8 @@
  *                                  <-  'H'            a child is there; on as above
  *
  * docs/design/0005-resident-helper.md says why each thing is compared.
+ *
+ * A hook before a tool call fails closed (failing.c): whatever goes wrong here makes the agent block the call.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -40,6 +42,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "failing.h"
+
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
@@ -50,12 +54,11 @@
 #define PROTOCOL 0x31485052u /* "RPH1" */
 #define PROTOCOL_HOOK 0x31515052u /* "RPQ1" */
 #define LARGEST_HOOK (1u << 18)
-#define LARGEST_PAYLOAD (1u << 16)
 #define PATIENCE_MS 1000
 #define LARGEST (8u << 20)
 
 extern char **environ;
-static char **words;
+char **words;
 static char folder[PATH_MAX + 32]; /* where this program really is, without the last slash */
 
 static const char *called_as(void)
@@ -79,8 +82,8 @@ static int find_folder(void)
 }
 
 /* What a hook gets on standard input, as far as it is read; `copy` can be read again once it is filled. */
-static char payload[LARGEST_PAYLOAD];
-static size_t payload_size;
+char payload[LARGEST_PAYLOAD];
+size_t payload_size;
 static int copy = -1;
 
 static ssize_t read_some(void *into, size_t size)
@@ -105,20 +108,6 @@ static int take_payload(void)
     return 0;
 }
 
-static int write_all(int fd, const char *text, size_t size)
-{
-    while (size) {
-        ssize_t done = write(fd, text, size);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return 0;
-        text += done;
-        size -= (size_t)done;
-    }
-    return 1;
-}
-
 /* Have on standard input what was there before: who goes on with this begins to read anew. */
 static void give_back(void)
 {
@@ -128,10 +117,8 @@ static void give_back(void)
     if (payload_size == sizeof payload)
         for (ssize_t got; is_whole && (got = read_some(payload, sizeof payload)) > 0;)
             is_whole = write_all(copy, payload, (size_t)got);
-    if (!is_whole) {
-        fprintf(stderr, "reprieve: this step is not protected: no memory for what the agent sent\n");
-        _exit(70);
-    }
+    if (!is_whole)
+        fail_hook("there is no memory for what the agent sent", "", ASK_DOCTOR);
     lseek(copy, 0, SEEK_SET);
     dup2(copy, 0);
     close(copy);
@@ -180,6 +167,8 @@ static _Noreturn void direct(char wish)
             run_lean(program);
         execv(program, words);
     }
+    if (words[1] && strcmp(words[1], "hook") == 0)
+        fail_hook("it can't start Python: ", strerror(errno), REINSTALL);
     fprintf(stderr, "Error: cannot start '%s/reprieve-python': %s\nHint: install reprieve again\n", folder,
             strerror(errno));
     _exit(70);
@@ -372,8 +361,8 @@ static int ask_hook(int connection, const struct timespec *start)
     char *text = malloc(size + 1);
     if (!text || !receive_all(connection, text, size, start))
         return 0;
-    /* an agent that went away does not read it: there is nobody left to tell */
-    write_all(1, text, answer[1]);
+    if (!write_all(1, text, answer[1]))
+        fail_hook("its answer can't be written: ", strerror(errno), ASK_DOCTOR);
     write_all(2, text + answer[1], answer[2]);
     _exit((int)answer[0]);
 }
@@ -498,6 +487,12 @@ static _Noreturn void follow(int connection, int child)
     }
     uint32_t value;
     memcpy(&value, answer + 1, sizeof value);
+    if (must_block()) {
+        if (have < sizeof answer || answer[0] != 'X')
+            fail_hook("its process was killed", "", ASK_DOCTOR);
+        if (value != 0 && value != 2)
+            fail_hook("its process failed", "", ASK_DOCTOR);
+    }
     if (have == sizeof answer && answer[0] == 'X')
         _exit((int)value);
     if (have == sizeof answer && answer[0] == 'S')
@@ -513,6 +508,8 @@ int main(int argc, char **argv)
     words = argv;
     if (argc < 1)
         return 70;
+    if (must_block())
+        limit_time();
     if (!find_folder() || !is_served(argc ? argv + 1 : argv) || !is_plain())
         direct('0');
     int home = open_home();
