@@ -7,19 +7,28 @@ from itertools import pairwise
 
 from reprieve.app.persons import caller
 from reprieve.app.refs import checkpoints
-from reprieve.errors import Refused, StoreCorrupted, Usage
+from reprieve.errors import Partial, Refused, StoreCorrupted, StoreFailed, Usage
 from reprieve.files import tree
 from reprieve.files.reachable import contents_of, live_objects, survey
 from reprieve.model.chunks import HOLE, decode_chunks
 from reprieve.model.timeline import FORGET, MOVES, PRUNE, Draft, TimelineEntry
 from reprieve.model.value import Value
 from reprieve.rollback.intent import decode_intent
-from reprieve.store.ballast import make_ballast
+from reprieve.store.ballast import give_way, make_ballast, room
+from reprieve.store.collect import occupied
+from reprieve.store.faults import is_full
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
     from reprieve.app.workspace import Workspace
 
+    T = TypeVar("T")
+
+_AMPLE = 16 << 20  # room with which a change of the timeline does not fail for want of it
+_THE_REST = "free the rest: reprieve gc"
 _DAY_NS = 86_400_000_000_000
 _JUMP_NS = 400 * _DAY_NS  # two entries further apart than this: the clock jumped, ages mean nothing
 
@@ -51,31 +60,68 @@ class Verified(Value):
 
 
 def prune(ws: Workspace, *, keep_last: int, keep_days: int, max_bytes: int = 0, dry_run: bool = False) -> Pruned:
-    """Give up the trees of old entries. Pinned and named ones, and the newest checkpoint, always stay."""
-    with ws.store.lock(ws.id):
+    """Delete the trees of old entries and free their space. Pinned and named ones, and the newest one, always stay.
+
+    If that fails nothing has changed, but for Partial: the trees are gone, and not all of their space is free yet.
+    """
+
+    def plan() -> Pruned:
         ws._recover()
         old = _outdated(ws, keep_last, keep_days)
         if max_bytes:
             old = _until_small(ws, old, max_bytes)
         gone = {e.seq for e in old}
-        kept = sum(1 for e in checkpoints(ws.timeline) if e.seq not in gone)
-        if dry_run or not old:
-            return Pruned(tuple(old), kept)
-        _give_up(ws, old)
-    objects, freed = gc(ws)
-    return Pruned(tuple(old), kept, objects, freed)
+        return Pruned(tuple(old), sum(1 for e in checkpoints(ws.timeline) if e.seq not in gone))
+
+    def attempt(*, at_once: bool) -> Pruned:
+        with ws.store.gc_lock(), ws.store.lock(ws.id):
+            planned = plan()
+            if not planned.entries:
+                return planned
+            with ws.store.transaction():
+                _give_up(ws, list(planned.entries))
+                live = _live(ws)
+                dropped = ws.store.blobs.drop(live) if at_once else 0
+            objects, freed = _collect(ws, live, dropped, f"deleted {len(planned.entries)} old entries", _THE_REST)
+        make_ballast(ws.home)
+        return planned.replace(objects=objects, bytes=freed)
+
+    if dry_run:
+        with ws.store.lock(ws.id):
+            return plan()
+    return _even_on_a_full_disk(ws, attempt)
+
+
+def count_outdated(ws: Workspace) -> int:
+    """Count the entries whose trees `prune` would delete by the settings."""
+    config = ws.config
+    old = _outdated(ws, config.retention_keep_last, config.retention_keep_days)
+    return len(_until_small(ws, old, config.retention_max_bytes) if config.retention_max_bytes else old)
 
 
 def gc(ws: Workspace) -> tuple[int, int]:
     """Drop objects that nothing leads to and give their bytes back; (objects, bytes) freed."""
     with ws.store.gc_lock():
-        freed = ws.store.blobs.collect(_live(ws))
+        try:
+            freed = ws.store.blobs.collect(_live(ws))
+        except StoreFailed as error:
+            if size := _freed(error):
+                error.details = (f"freed {size:,} bytes before that", *error.details)
+            raise
     make_ballast(ws.home)
     return freed
 
 
 def forget(ws: Workspace, path: bytes, *, dry_run: bool = False) -> Forgotten:
-    """Remove the content of a path, and of all below it, from every checkpoint of this workspace."""
+    """Remove the content of a path, and of all below it, from every checkpoint of this workspace.
+
+    If that fails nothing has changed, but for Partial: no checkpoint leads to the content any more, and a part of its
+    bytes is still on the disk.
+    """
+    return _even_on_a_full_disk(ws, lambda at_once: _forget(ws, path, at_once=at_once, dry_run=dry_run))
+
+
+def _forget(ws: Workspace, path: bytes, *, at_once: bool, dry_run: bool) -> Forgotten:
     with ws.store.gc_lock():
         doomed, elsewhere, seen = set(), {}, False
         lists: dict[bytes, set[bytes]] = {}  # of large files, each read once though many entries have it
@@ -101,14 +147,69 @@ def forget(ws: Workspace, path: bytes, *, dry_run: bool = False) -> Forgotten:
         if dry_run:
             return Forgotten(len(doomed), 0, count, remaining)
         import json
+        import shlex
 
         data = json.dumps({"path": os.fsdecode(path), "objects": sorted(id.hex() for id in doomed)})
-        _append(ws, Draft(FORGET, ws.clock(), actor=caller(ws), label=f"forget {os.fsdecode(path)}", data=data))
-        freed = ws.store.blobs.collect(live - doomed)[1]
+        label = f"forget {os.fsdecode(path)}"
+        with ws.store.transaction():
+            _append(ws, Draft(FORGET, ws.clock(), actor=caller(ws), label=label, data=data))
+            dropped = ws.store.blobs.drop(live - doomed) if at_once else 0
+        name = os.fsdecode(path)
+        done, rest = f"removed '{name}' from every checkpoint", f"remove the rest: reprieve forget {shlex.quote(name)}"
+        freed = _collect(ws, live - doomed, dropped, done, rest)[1]
         left = ws.store.blobs.has(sorted(doomed))
         if left:
             raise StoreCorrupted(f"{len(left)} objects of '{os.fsdecode(path)}' are still in the store")
     return Forgotten(len(doomed), freed, count, remaining)
+
+
+def _even_on_a_full_disk(ws: Workspace, attempt: Callable[..., T]) -> T:
+    """Try it as one change; where the disk is too full for that, with more room, then in small steps.
+
+    Each attempt takes the locks anew: what one of them could not store must not be taken for stored by the next.
+    """
+    try:
+        return attempt(at_once=True)
+    except StoreFailed as error:
+        if not is_full(error):
+            raise
+    _make_room(ws)
+    try:
+        return attempt(at_once=True)
+    except StoreFailed as error:
+        if not is_full(error) or error.data.get("is_stuck"):
+            raise
+    return attempt(at_once=False)
+
+
+def _make_room(ws: Workspace) -> None:
+    """Free what costs nobody anything: garbage, the reserve, caches."""
+    try:
+        gc(ws)
+    except StoreFailed as error:
+        if not is_full(error):
+            raise
+    with ws.store.gc_lock():
+        while room(ws.home) < _AMPLE and give_way(ws.home):
+            pass
+
+
+def _collect(ws: Workspace, live: set[bytes], dropped: int, done: str, rest: str) -> tuple[int, int]:
+    """Give the bytes of all else back, after a change that is durable: `done` says which, `rest` how to go on."""
+    try:
+        objects, freed = ws.store.blobs.collect(live)
+    except StoreFailed as error:
+        raise Partial(
+            f"{done} and freed {_freed(error):,} bytes, then failed: {error.message}",
+            hints=[rest, *error.hints],
+            data=error.data,
+        ) from error
+    return dropped + objects, freed
+
+
+def _freed(error: StoreFailed) -> int:
+    size = error.data.get("bytes")
+    return size if isinstance(size, int) else 0
 
 
 def verify(ws: Workspace, *, sample: float = 1.0) -> Verified:
@@ -215,7 +316,7 @@ def _clock_jumped(asked: list[TimelineEntry]) -> bool:
 def _until_small(ws: Workspace, old: list[TimelineEntry], max_bytes: int) -> list[TimelineEntry]:
     """Also give up the oldest others until what is left fits, by the uncompressed size of what only they hold."""
     packs = os.path.join(ws.home, "packs")
-    total = sum(e.stat().st_size for e in os.scandir(packs))
+    total = sum(occupied(e.stat()) for e in os.scandir(packs))
     if total <= max_bytes:
         return old
     given = {e.seq for e in old}

@@ -6,7 +6,7 @@ import os
 import shutil
 
 from reprieve.app import places
-from reprieve.app.care import verify
+from reprieve.app.care import count_outdated, verify
 from reprieve.app.finding import open_workspace
 from reprieve.app.weaker import ACCEPT
 from reprieve.errors import Misconfigured, ReprieveError
@@ -45,7 +45,9 @@ def diagnose(start: str, reporter: Reporter | None = None) -> list[Finding]:
     except ReprieveError as e:
         return [*found, Finding("bad", "store", e.message, *e.hints[:1])]
     with ws:
-        found += [*_space(home, "store"), *_space(os.fsdecode(ws.root), "folder")]
+        root = os.fsdecode(ws.root)
+        is_same_disk = os.stat(root).st_dev == os.stat(home).st_dev
+        found += [*_space(home, "store", _freeing(ws)), *_space(root, "folder", _freeing(ws) if is_same_disk else "")]
         found += file_system(ws)
         found += _contents(ws)
         found += [Finding("bad", "configuration", text, "correct reprieve.toml") for text in ws.config.problems]
@@ -66,12 +68,23 @@ def _engine() -> Finding:
     )
 
 
-def _space(path: str, subject: str) -> Iterator[Finding]:
+def _freeing(ws: Workspace) -> str:
+    """Which command frees space on the store's disk; it works with 0 bytes free, too."""
+    try:
+        if count := count_outdated(ws):
+            return f"reprieve prune    delete {count} old {'checkpoint' if count == 1 else 'checkpoints'}"
+    except ReprieveError:
+        return ""  # `_contents` tells what is damaged
+    return "no checkpoint is old enough for `reprieve prune`; keep fewer: reprieve prune --keep-last 5 --keep-days 0"
+
+
+def _space(path: str, subject: str, freeing: str = "") -> Iterator[Finding]:
     while not os.path.exists(path):
         path = os.path.dirname(path)
     free = shutil.disk_usage(path).free
     if free < _LOW_BYTES:
-        yield Finding("warn", subject, f"only {free >> 20} MiB are free at '{path}'", "reprieve prune; reprieve gc")
+        hint = freeing or "delete files that you no longer need there"
+        yield Finding("warn", subject, f"only {free >> 20} MiB are free at '{path}'", hint)
     else:
         yield Finding("ok", subject, f"{free >> 30} GiB are free at '{path}'")
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 # take back, free bytes, or only look: what must go on when the disk is full
-_NEED_LITTLE = ("status", "log", "show", "diff", "rollback", "revert", "redo", "prune", "gc", "forget", "verify")
+_FREE_BYTES = ("prune", "gc", "forget")
+_NEED_LITTLE = ("status", "log", "show", "diff", "rollback", "revert", "redo", "verify", *_FREE_BYTES)
 
 # some of what these do is refused to agents (`person_only`, which costs time to load)
 _FOR_PERSONS = (
@@ -115,7 +116,7 @@ def _run_with_reserve(name: str, parsed: Parsed, terminal: Terminal) -> int:
         from reprieve.app import places
         from reprieve.store.ballast import release_ballast
 
-        if not release_ballast(places.home()):
+        if not release_ballast(places.home(), wholly=name in _FREE_BYTES):
             raise
         terminal.reporter.note("the disk is full; using the store's reserve")
     return _load(name)(parsed, terminal)

@@ -71,6 +71,10 @@ class LocalBlobs:
         """Objects known to be damaged or missing."""
         return self._mine().damaged()
 
+    def drop(self, live: set[bytes]) -> int:
+        """Take every object not in live out of the tables; return how many."""
+        return self._mine().drop(live)
+
     def collect(self, live: set[bytes]) -> tuple[int, int]:
         """Drop every object not in live; return (objects, bytes) freed."""
         return self._mine().collect(live)

@@ -68,6 +68,11 @@ def failed(exc: OSError, path: str, doing: str) -> StoreFailed:
     return StoreFailed(fact, hints=hints, data={"disk": disk, "errno": errno.errorcode.get(exc.errno or 0, "")})
 
 
+def is_full(exc: ReprieveError) -> bool:
+    """It failed for want of space on the disk, or of what a quota leaves of it."""
+    return exc.data.get("errno") in ("ENOSPC", "EDQUOT")
+
+
 def is_busy(exc: sqlite3.Error) -> bool:
     """Another connection holds the lock that this statement needs."""
     return getattr(exc, "sqlite_errorcode", 0) & 0xFF in (_BUSY, _LOCKED)

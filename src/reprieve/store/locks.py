@@ -7,6 +7,7 @@ number in a lock file is for people; the kernel's lock decides. A workspace's al
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from _thread import get_ident
@@ -151,12 +152,21 @@ class Locks:
         how = (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB
         try:
             wait_for_flock(fd, how, what=self._what(name), wait_s=wait_s, reporter=self._reporter)
-            if exclusive:
-                text = b"%-10d\n" % self._pid
-                os.pwrite(fd, text if name == GC else text + next_turn(os.pread(fd, LENGTH, 0), self._pid), 0)
+            if exclusive and name == GC:
+                self._write_number(fd)
+            elif exclusive:
+                os.pwrite(fd, b"%-10d\n" % self._pid + next_turn(os.pread(fd, LENGTH, 0), self._pid), 0)
         except OSError as exc:
             path = self._home.file("locks", name)
             raise failed(exc, path, f"lock {path!r}") from exc
+
+    def _write_number(self, fd: int) -> None:
+        """For people alone; whoever takes the store to free space on a full disk must not need any for that."""
+        try:
+            os.pwrite(fd, b"%-10d\n" % self._pid, 0)
+        except OSError as exc:
+            if exc.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
 
     def _what(self, name: str) -> str:
         return "the store" if name == GC else f"the workspace {name}"

@@ -19,7 +19,7 @@ from reprieve.store.home import sync_directory, undo_umask, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from reprieve.store.db import Database
     from reprieve.store.home import Home
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ROLL_AT = 256 << 20  # a pack that has grown so far gets no more
 _JOIN_BELOW = 64 << 10  # one write for head and payload: cheaper to copy than to call twice
 _OPEN_READERS = 16
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # fallocate(2)
 _NEW_TRIES = 1000  # more than there are writers at a time
 
 
@@ -269,6 +270,56 @@ def _sync_all(fds: Iterable[int]) -> None:
 def pack_path(home: Home, number: int) -> str:
     """Where a pack lies."""
     return home.file("packs", f"{number}.pack")
+
+
+def cut_pack(path: str, end: int) -> None:
+    """Cut off what lies behind the committed end; leave a pack alone that is missing or not a file. Raises OSError."""
+    try:
+        if os.lstat(path).st_size <= end:
+            return
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as exc:
+        if exc.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            return
+        raise
+    try:
+        info = os.fstat(fd)
+        if stat.S_ISREG(info.st_mode) and info.st_nlink == 1 and info.st_size > end:
+            os.ftruncate(fd, end)
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_holes(path: str, parts: Sequence[tuple[int, int]]) -> bool:
+    """Give (offset, length) of a file back to the disk; they read as zeros then. False where the system can't."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    punch = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
+    if punch is None:
+        return False
+    punch.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        for offset, length in parts:
+            if length > 0 and punch(fd, _PUNCH_HOLE | _KEEP_SIZE, offset, length) != 0:
+                return False
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    return True
+
+
+def can_make_hole(path: str) -> bool:
+    """Whether `make_holes` works on this file; tried behind its end, where there is nothing."""
+    try:
+        return make_holes(path, [(os.lstat(path).st_size + (1 << 20), 4096)])
+    except OSError:
+        return False
 
 
 def _lock(fd: int) -> bool:

@@ -205,6 +205,16 @@ class LocalPacks:
             self._look_at_packs()
         return {row[0] for row in self._db.query("SELECT id FROM damaged")}
 
+    def drop(self, live: set[bytes]) -> int:
+        """Take every object not in live out of the tables, with the caller's transaction; see BlobStore."""
+        from reprieve.store.collect import drop
+
+        assert self._locks.is_gc_held, "drop without the gc lock"
+        assert not self._pending, "drop with content that no row knows yet"
+        self._db.check_soundness()
+        with self._db.transaction():
+            return drop(live, home=self._home, db=self._db)
+
     def collect(self, live: set[bytes]) -> tuple[int, int]:
         """Drop every object not in live and give the bytes back to the disk; return (objects, bytes) freed."""
         from reprieve.store.collect import collect
@@ -247,6 +257,12 @@ class LocalPacks:
         """Store a frame anew as it is."""
         self._pending.update(id for id, _ in objects)
         self._write_frame(objects, codec, payload)
+
+    def start_again(self) -> None:
+        """After a step that failed: it has lost nothing, since what it was to copy is still where it was."""
+        self._give_up()
+        self._broken_in = _NOWHERE
+        self._begin()
 
     def avoid(self, packs: Sequence[int]) -> None:
         """Append nothing to these packs."""

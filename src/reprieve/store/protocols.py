@@ -47,10 +47,19 @@ class BlobStore(Protocol):
     def damaged(self) -> set[bytes]:
         """Objects known to be damaged or missing."""
 
+    def drop(self, live: set[bytes]) -> int:
+        """Do, with the caller's transaction, what `collect` of the same set would need room on the disk for.
+
+        What makes objects dead and what forgets them then become durable together, or not at all. Returns how many
+        objects are gone by that; the store may leave all of them to `collect`. Raises StoreFailed. The caller holds the
+        gc lock exclusively and has flushed what it has put.
+        """
+
     def collect(self, live: set[bytes]) -> tuple[int, int]:
         """Drop every object not in live and give the bytes back to the disk; return (objects, bytes) freed.
 
         Runs alone: the caller holds the gc lock exclusively and is in no transaction (no rollback brings files back).
+        A StoreFailed has `objects` and `bytes` in its data: what was freed before it.
         """
 
 
