@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from support import Cli, Result
-from support.aws import POLICY, moto
+from support.aws import moto
 
 Redis = Callable[..., str]
 
@@ -79,53 +79,34 @@ def test_a_key_that_was_so_before_stays(cli: Cli, redis: tuple[Redis, tuple[str,
 # -- aws: the real program with a server that stands in for Amazon's
 
 
-@pytest.fixture(scope="module")
-def amazon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    if shutil.which("aws") is None:
-        pytest.skip("aws is not installed")
-    with moto(tmp_path_factory.mktemp("aws")) as (folder, _):
-        yield folder
-
-
 @pytest.mark.slow
 def test_what_a_person_had_before_the_agent_repeated_the_command_stays(
-    cli: Cli, amazon: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bucket, a tag, a policy and a stopped machine: the agent's commands end with 0 and change nothing."""
-    monkeypatch.setenv("HOME", str(amazon))
-
-    def aws(*words: str) -> str:
-        return subprocess.run(["aws", *words], capture_output=True, text=True, check=True).stdout.strip()
-
-    query = ("--output", "text", "--query")
-    machine = aws("ec2", "run-instances", "--image-id", "ami-12c6146b", *query, "Instances[0].InstanceId")
-    aws("iam", "create-user", "--user-name", "ann")
-    arn = aws("iam", "create-policy", "--policy-name", "p", "--policy-document", POLICY, *query, "Policy.Arn")
-    commands = (
-        ("iam", "attach-user-policy", "--user-name", "ann", "--policy-arn", arn),
-        ("ec2", "create-tags", "--resources", machine, "--tags", "Key=owner,Value=ann"),
-        ("ec2", "stop-instances", "--instance-ids", machine),
-        ("s3", "mb", "s3://already"),
-    )
-    for words in commands:
-        aws(*words)  # a person's, long ago
-
-    def state() -> list[str]:
-        return [
-            aws("iam", "list-attached-user-policies", "--user-name", "ann"),
-            aws("ec2", "describe-tags"),
-            aws("ec2", "describe-instances", *query, "Reservations[].Instances[].State.Name"),
-            aws("s3api", "list-buckets", *query, "Buckets[].Name"),
-        ]
-
-    before = state()
-    cli("checkpoint", "base")
-    for words in commands:
-        cli("run", "--", "aws", *words)
-    plan = cli("rollback", "base", "--dry-run").out
-    assert plan.count("nothing to undo") == 4
-    assert "0 effects undone, 0 not, 4 kept" in cli("rollback", "base", "--yes").out
-    assert state() == before
+    if shutil.which("aws") is None:
+        pytest.skip("aws is not installed")
+    user = tmp_path / "user"
+    user.mkdir()
+    monkeypatch.setenv("HOME", str(user))
+    with moto(user) as amazon:
+        arn, machine = amazon.populate()
+        amazon.client("iam").attach_user_policy(UserName="ann", PolicyArn=arn)
+        amazon.client("ec2").create_tags(Resources=[machine], Tags=[{"Key": "owner", "Value": "ann"}])
+        amazon.client("ec2").stop_instances(InstanceIds=[machine])
+        amazon.client("s3").create_bucket(Bucket="already")
+        before = amazon.state()
+        cli("checkpoint", "base")
+        for words in (
+            ("iam", "attach-user-policy", "--user-name", "ann", "--policy-arn", arn),
+            ("ec2", "create-tags", "--resources", machine, "--tags", "Key=owner,Value=ann"),
+            ("ec2", "stop-instances", "--instance-ids", machine),
+            ("s3", "mb", "s3://already"),
+        ):
+            cli("run", "--", "aws", *words)
+        assert cli("rollback", "base", "--dry-run").out.count("nothing to undo") == 4
+        assert "0 effects undone, 0 not, 4 kept" in cli("rollback", "base", "--yes").out
+        assert amazon.state() == before
 
 
 # -- a program that can't be installed: a recorder stands in for it, with a rule of the user's

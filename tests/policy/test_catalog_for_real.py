@@ -18,7 +18,7 @@ from policy.reading import shipped
 from reprieve.errors import Refused
 from reprieve.policy.catalog import instantiate
 from reprieve.policy.catalog.model import AFTER, BEFORE
-from support.aws import POLICY, moto
+from support.aws import moto
 
 
 def there(program: str) -> str:
@@ -352,47 +352,24 @@ def test_a_setting_of_gcloud_comes_back(tmp_path: Path) -> None:
 # -- aws
 
 
-@pytest.fixture(scope="module")
-def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+@pytest.mark.slow
+def test_what_aws_made_or_changed_comes_back(tmp_path: Path) -> None:
     """The real program with a server that stands in for Amazon's."""
     there("aws")
-    with moto(tmp_path_factory.mktemp("aws")) as (folder, env):
-        yield World(folder, env)
-
-
-@pytest.mark.slow
-def test_what_aws_made_or_changed_comes_back(aws: World) -> None:
-    arn = aws.run(
-        "aws", "iam", "create-policy", "--policy-name", "p", "--policy-document", POLICY,
-        "--query", "Policy.Arn", "--output", "text",
-    ).strip()  # fmt: skip
-    machine = aws.run(
-        "aws", "ec2", "run-instances", "--image-id", "ami-12c6146b", "--query", "Instances[0].InstanceId",
-        "--output", "text",
-    ).strip()  # fmt: skip
-    aws.run("aws", "iam", "create-user", "--user-name", "ann")
-
-    def state() -> list[str]:
-        looks = (
-            ("s3api", "list-buckets", "--query", "Buckets[].Name"),
-            ("iam", "list-users", "--query", "Users[].UserName"),
-            ("iam", "list-attached-user-policies", "--user-name", "ann"),
-            ("ec2", "describe-tags"),
-            ("ec2", "describe-instances", "--query", "Reservations[].Instances[].State.Name"),
-        )
-        return [aws.run("aws", *words) for words in looks]
-
-    tags = ("aws", "ec2", "create-tags", "--resources", machine, "--tags", "Key=owner,Value=bob")
-    round_trip(aws, state, ("aws", "s3", "mb", "s3://fresh"), "aws.s3.mb")
-    round_trip(aws, state, ("aws", "iam", "create-user", "--user-name", "bob"), "aws.iam.create-user")
-    policy = ("aws", "iam", "attach-user-policy", "--user-name", "ann", "--policy-arn", arn)
-    round_trip(aws, state, policy, "aws.iam.attach-user-policy")
-    round_trip(aws, state, tags, "aws.ec2.create-tags")
-    aws.run(*tags[:-1], "Key=owner,Value=ann")
-    round_trip(aws, state, tags, "aws.ec2.create-tags")
-    round_trip(aws, state, ("aws", "ec2", "stop-instances", "--instance-ids", machine), "aws.ec2.stop")
-    aws.run("aws", "ec2", "stop-instances", "--instance-ids", machine)
-    round_trip(aws, state, ("aws", "ec2", "start-instances", "--instance-ids", machine), "aws.ec2.start")
+    with moto(tmp_path) as amazon:
+        arn, machine = amazon.populate()
+        world, state = World(tmp_path, {"HOME": str(tmp_path)}), amazon.state
+        tag = ("aws", "ec2", "create-tags", "--resources", machine, "--tags", "Key=owner,Value=bob")
+        policy = ("aws", "iam", "attach-user-policy", "--user-name", "ann", "--policy-arn", arn)
+        round_trip(world, state, ("aws", "s3", "mb", "s3://fresh"), "aws.s3.mb")
+        round_trip(world, state, ("aws", "iam", "create-user", "--user-name", "bob"), "aws.iam.create-user")
+        round_trip(world, state, policy, "aws.iam.attach-user-policy")
+        round_trip(world, state, tag, "aws.ec2.create-tags")
+        amazon.client("ec2").create_tags(Resources=[machine], Tags=[{"Key": "owner", "Value": "ann"}])
+        round_trip(world, state, tag, "aws.ec2.create-tags")
+        round_trip(world, state, ("aws", "ec2", "stop-instances", "--instance-ids", machine), "aws.ec2.stop")
+        amazon.client("ec2").stop_instances(InstanceIds=[machine])
+        round_trip(world, state, ("aws", "ec2", "start-instances", "--instance-ids", machine), "aws.ec2.start")
 
 
 # -- crontab
