@@ -115,7 +115,7 @@ def test_an_agents_own_changes_need_no_person_and_anything_else_does(server: Any
             ws.checkpoint("a person's")
         everything = await agent("plan_rollback", ref="before", everything=True)
         assert everything["needs_person"] is True
-        assert "you" in everything["reason"]
+        assert "changed by the user" in everything["reason"]
         own = await agent("plan_rollback", ref="before")
         assert own["needs_person"] is False
         await agent("apply_plan", plan_id=own["plan"]["id"])

@@ -115,14 +115,15 @@ def test_a_person_takes_back_what_an_agents_rollback_did(claude: Claude, cli: Cl
     assert (project / "text").read_text() == "one\ntwo\nthree\nmine\n"
 
 
-def test_an_agent_is_not_told_of_its_own_rollback(claude: Claude, cli: Cli, project: Path) -> None:
+def test_an_agents_own_rollback_is_not_told_as_the_users(claude: Claude, cli: Cli, project: Path) -> None:
     claude.before("c1")
     (project / "made").write_text("agent\n")
     claude.after("c1")
-    in_call(claude, cli, "undo", "call:c1", call="c2")
-    assert "moved files" not in str(claude.prompt("go on"))
+    claude.before("c2")
+    cli("undo", "call:c1")
+    assert "an agent moved files" in str(claude.after("c2"))
     cli("redo")
-    assert "the user moved files" in str(claude.prompt("and on"))
+    assert "the user moved files" in str(claude.prompt("go on"))
 
 
 def test_effects_wait_for_a_person(claude: Claude, cli: Cli, project: Path, tmp_path: Path) -> None:

@@ -210,8 +210,7 @@ class Moves:
 
     def revert(self, paths: Sequence[bytes], target: TimelineEntry, *, hunks: Sequence[int] = ()) -> Plan:
         """Single files, folders, globs or hunks, whoever changed them: the person names them."""
-        found = authorship.story(self.capture, target.seq, self.seen)
-        differences = found.differences()
+        differences = (found := authorship.story(self.capture, target.seq, self.seen)).differences()
         changed = {path for path, _, _ in differences}
         for path in paths:
             self._must_mean_something(path, differences, changed)

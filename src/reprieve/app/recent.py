@@ -58,8 +58,7 @@ def look_back(timeline: Timeline, who: str, *, inner: str = "", least: int = 0) 
         for count, entry in enumerate(timeline.backwards()):
             head = head or entry.seq
             if entry.kind in MOVES:
-                if entry.actor != who:  # what the session moved itself it knows
-                    moves.append(entry)
+                moves.append(entry)
             elif (talk := talk_of(entry.data, who)) is not None:
                 talks.append((entry, talk))
             if (talks and entry.seq <= talks[0][1].told + 1 and count >= least) or count == _FAR:
@@ -104,9 +103,10 @@ def note_of(capture: Capture, moves: tuple[TimelineEntry, ...], root: bytes) -> 
     if len(paths) > _PATHS:
         lines.append(f"- and {len(paths) - _PATHS:,} more: reprieve show {moves[0].id}")
     where = root.decode("utf-8", "replace")
-    by = "the user" if all(move.actor == PERSON for move in moves if move.id in movers) else "the user or another agent"
+    persons = [move.actor == PERSON for move in moves if move.id in movers]
+    by = "the user" if all(persons) else "the user or an agent" if any(persons) else "an agent"
+    wish = "Do not bring the changes back unless the user asks for it, and read" if any(persons) else "Read"
     return (
         f"Reprieve: {by} moved files in {where} with `reprieve` ({kinds}) since your last step; they are no longer "
-        "as you left them. Do not bring the changes back unless the user asks for it, and read these files again "
-        "before you rely on them:\n" + "\n".join(lines)
+        f"as you left them. {wish} these files again before you rely on them:\n" + "\n".join(lines)
     )

@@ -334,8 +334,6 @@ class Workspace:
         with os.fdopen(fd, "rb") as file:
             return file.read() if stat.S_ISREG(os.fstat(fd).st_mode) else None
 
-    # -- taking back
-
     def rollback(
         self,
         ref: str | None = None,
