@@ -121,6 +121,17 @@ def a_person_changed_what_the_agent_made(w: World) -> None:
 
 
 @story()
+def a_persons_file_in_an_agents_folder(w: World) -> None:
+    """The folder stays with it, and what the agent put there goes."""
+    w.project()
+    w.run("agent", "mkdir -p made/inner; echo agent > made/one; echo agent > made/inner/two")
+    w.write("made/mine", "mine\n")
+    w.ask("rollback", "base", "--dry-run")
+    w.ask("rollback", "base", "--yes")
+    w.ask("redo")
+
+
+@story()
 def a_person_restored_what_the_agent_deleted(w: World) -> None:
     w.project()
     w.run("agent", "rm README.md")

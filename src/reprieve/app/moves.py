@@ -251,7 +251,6 @@ class Moves:
             target.id if target else move.id,
             f"before {move.label}",
             differences,
-            actors={path: move.actor for path, _, _ in differences},
             conflicts=tuple(conflicts),
             kept=tuple(self._put_into(move, differences, {conflict.path for conflict in conflicts})),
             of=move.id,
