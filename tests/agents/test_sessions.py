@@ -73,7 +73,8 @@ def test_crush_which_tells_only_beginnings_comes_back_too(project: Path, tmp_pat
     assert {a.code for a in play.answers} == {0}, said(play)
     cli("undo", step_of(cli, "rm -f .env"), "--yes")
     assert tree(project) == {**two, **{path: start[path] for path in (".env", "empty")}}
-    cli("redo")
+    # its last call never ends, so what runs below its process counts as the agent, and redo is a person's
+    assert cli("redo", check=False).code == 5
     cli("rollback", f"session:{play.actor}", "--yes")
     assert tree(project) == start
 

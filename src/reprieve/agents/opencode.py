@@ -55,6 +55,7 @@ TOOLS = Tools(
 _PLUGIN = """\
 // Undo for AI agents: calls Reprieve before and after every tool. Remove with: reprieve unprotect opencode
 import { spawnSync } from "node:child_process"
+import { fileURLToPath } from "node:url"
 
 const COMMAND = %s
 const READS = new Set(%s)
