@@ -40,10 +40,10 @@ def not_undone(cli: Cli, *args: str) -> list[str]:
     return [gap["path"] for gap in done.json["report"]["not_undone"]]
 
 
-def test_nobody_ends_tracking_while_an_agent_is_at_work(cli: Cli, start: None, rc: Path) -> None:
-    """What an agent runs and what a person runs can't be told apart then, so everything stays protected."""
+def test_an_agent_cannot_end_tracking(cli: Cli, start: None, rc: Path) -> None:
+    """Its command is refused, and a rollback restores the file."""
     ran = cli("run", "--label", "agent", "--", "sh", "-c", f"{REPRIEVE} track --remove {rc}; echo evil > {rc}")
-    assert "run:agent is at work" in ran.err
+    assert "agents can't end the protection of a path" in ran.err
     assert tracked(cli) == [str(rc)]
     cli("rollback", "step:agent")
     assert rc.read_text() == "precious\n"

@@ -216,7 +216,7 @@ def test_an_account_that_changed_while_the_command_ran_gives_no_inverse(cli: Cli
     (project / "kept").write_text(config.read_text())
     by_agent(project, f"cp turned {config}; {CREATE}; cp kept {config}")
     assert aws.users("staging") == ["deploy"]
-    (effect,) = (one for one in cli("effects", "--json").json["effects"] if one["kind"] == "command")
+    (effect,) = (one for one in cli("effects", "--json").json["effects"] if "create-user" in one["description"])
     assert effect["inverse"] is None and "changed while the command ran" in effect["detail"]
     cli("rollback", "base", "--yes", "--files", check=False)
     assert aws.users("default") == ["deploy"]

@@ -113,7 +113,7 @@ def test_what_a_person_had_before_the_agent_repeated_the_command_stays(
 
 RULE = {
     "provider": "mine",
-    "programs": {"lamp": {}},
+    "programs": {"lamp": {"account": {"none": "it is in this folder"}}},
     "commands": [
         {
             "id": "mine.lamp", "command": "lamp", "args": ["to"], "class": "restorable", "settle": "20s",

@@ -161,7 +161,7 @@ def track(ws: Workspace, paths: Sequence[str]) -> list[str]:
 def untrack(ws: Workspace, paths: Sequence[str]) -> list[str]:
     """Track these no longer, nor the logs of a database that is among them. Checkpoints that hold them keep them.
 
-    Raises Refused while an agent is at work: it might be the agent who asks.
+    Only for a person: front ends refuse it inside an agent's process tree (`persons.need_person`).
     """
     with ws.store.lock(ws.id):
         wanted = {os.fsencode(path) for path in paths}
@@ -169,11 +169,6 @@ def untrack(ws: Workspace, paths: Sequence[str]) -> list[str]:
         unknown = wanted - set(map(os.fsencode, tracked(ws)))
         if unknown:
             raise Usage(f"'{os.fsdecode(sorted(unknown)[0])}' is not tracked", hints=["see what is: reprieve track"])
-        if windows := ws.capture.author()[2].open:
-            raise Refused(
-                f"{windows[0].actor} is at work here, so everything stays tracked",
-                hints=["run the same command again when it has finished"],
-            )
         names = ", ".join(os.fsdecode(path) for path in sorted(wanted))
         with ws.store.transaction():
             main = ws.checkpoint(f"stop tracking {names}").entry  # holds them once more

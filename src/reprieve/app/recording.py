@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class Recording:
     """`with` block around the command; `exit_code` is set in it."""
 
-    def __init__(self, ws: Workspace, argv: Sequence[str]) -> None:
-        self._ws, self._argv = ws, argv
+    def __init__(self, ws: Workspace, argv: Sequence[str], *, holds_mail: bool = False) -> None:
+        """`holds_mail`: what mail programs are given is held, and so it is recorded as mail."""
+        self._ws, self._argv, self._holds_mail = ws, argv, holds_mail
         self._rules: Catalog | None = None
         self._watched: tuple[Watched, ...] = ()
         self.exit_code: int | None = None
@@ -40,10 +41,14 @@ class Recording:
         text = shlex.join(self._argv)
         if not reaches_out(text):
             return
+        from reprieve.app.holding import NAMES
         from reprieve.app.irreversible import begin, judge_line, to_record
 
+        held = NAMES if self._holds_mail else ()
         verdict = judge_line(self._ws, text, cwd=cwd, rules=rules)
         for command in to_record(verdict, text, cwd=cwd):
+            if command.shown[:1] and command.shown[0] in held:  # by its full name it would not be held
+                continue
             watched = begin(self._ws, command, rules=rules)
             if watched is not None:
                 yield watched

@@ -71,7 +71,11 @@ def run(
     code = -1
     later = _Later()
     try:
-        with _announced(ws, label), _holding(ws, hold_mail) as extra, Recording(ws, argv) as recording:
+        with (
+            _announced(ws, label),
+            _holding(ws, hold_mail) as extra,
+            Recording(ws, argv, holds_mail=hold_mail) as recording,
+        ):
             recorded = _recording_http(ws) if record_http else {}
             later.begin()
             code = recording.exit_code = _spawn(started, {**extra, **recorded}, later.came)

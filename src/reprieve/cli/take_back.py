@@ -75,7 +75,9 @@ def _agreed_for_agent(move: Move, ws: Workspace) -> str:
     if agent is None:
         return ""
     from reprieve.app.agreement import need_person
+    from reprieve.app.run import refuse_while_running
 
+    refuse_while_running(ws)
     ws.actor = agent.actor
     plan, _ = move(dry_run=True, expect="")
     if not plan.conflicts:  # else the move itself says so
