@@ -21,8 +21,8 @@ SPEC = Command(
         "and reports name them by their full path. A link is tracked together with what it leads to, an "
         "SQLite database with its logs. In a folder that is in no workspace it makes one, as `checkpoint` does. "
         "After --remove, a rollback to a checkpoint that holds the path puts it back and tracks it again. If an agent "
-        "worked since, the rollback only reports it (exit code 6), unless you add --everything. While an agent is at "
-        "work, --remove is refused."
+        "worked since, the rollback only reports it (exit code 6), unless you add --everything. An agent can't "
+        "use --remove."
     ),
     arguments=(Argument("PATH", "A file or folder; none: show what is tracked", is_many=True, complete="path"),),
     options=(Option("--remove", "Stop tracking these; checkpoints that hold them keep them"),),
