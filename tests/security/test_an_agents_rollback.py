@@ -86,8 +86,7 @@ def test_an_agent_takes_its_own_work_back_and_the_log_says_who(claude: Claude, c
     result = in_call(claude, cli, "undo", "call:c1", call="c2")
     assert result.code == 0, result.err
     assert not (project / "made").exists() and moves(project) == [("undo", WHO)]
-    assert in_call(claude, cli, "redo", call="c3").code == 0  # of its own
-    assert (project / "made").exists() and moves(project)[-1] == ("redo", WHO)
+    assert in_call(claude, cli, "redo", call="c3").code == 5  # a person may have approved what it would bring back
     assert (project / "person.txt").exists()
     assert f"by {WHO}" in cli("log").out
 
